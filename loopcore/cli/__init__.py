@@ -1,0 +1,133 @@
+"""The command line: one file a command, each loaded only when it is asked for.
+
+Theory of operation: `COMMANDS` names every command with its module, so that `--help` and
+`--version` import nothing but the standard library's argument parser. A command module has `HELP`
+(one line), `configure(parser)` and `run(arguments) -> exit status`.
+
+Exit statuses: 0 done; 1 the thing under test was found wanting; 2 bad input or usage; 3 unknown,
+never a pass; 130 interrupted, with the results so far written.
+
+Source: spec evaluator, section 6; spec verification, section 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from loopcore import __version__
+from loopcore.errors import EnvironmentFault, InputError, LoopcoreError, UsageError
+
+EXIT_OK = 0
+EXIT_WANTING = 1
+EXIT_INPUT = 2
+EXIT_UNKNOWN = 3
+EXIT_INTERRUPTED = 130
+
+# Each command's module and its line in `loopcore --help`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "assess": ("assess", "verify, mutate, compare on logs, and write one HTML report"),
+    "evaluate": ("evaluate", "print the receipt of a trace, a stream or a batch"),
+    "replay": ("replay", "check a receipt against its trace"),
+    "serve": ("serve", "answer the target or the controller protocol on standard input"),
+    "lab": ("lab", "run the eleven reference cases"),
+    "verify": ("verify", "hold an evaluator to every invariant"),
+    "mutate": ("mutate", "show that the invariants catch planted faults"),
+    "import": ("import_", "read recorded agent runs into observations"),
+    "audit": ("audit", "compare controllers on recorded agent runs"),
+    "report": ("report", "render result files as HTML, Markdown and JSON"),
+}
+
+
+class Command(Protocol):
+    """What every command module offers."""
+
+    HELP: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        ...
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do the work; return the exit status."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit status. Never shows a traceback for what a user typed."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] not in COMMANDS:
+        return _overview(words)
+    name = words[0]
+    command = cast("Command", import_module(f"loopcore.cli.{COMMANDS[name][0]}"))
+    parser = argparse.ArgumentParser(
+        prog=f"loopcore {name}", description=command.HELP, allow_abbrev=False
+    )
+    command.configure(parser)
+    try:
+        return _guarded(command, parser.parse_args(words[1:]))
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else EXIT_INPUT
+
+
+def _guarded(command: Command, options: argparse.Namespace) -> int:
+    try:
+        status = command.run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone away; what it read so far was complete lines. Python would complain
+        # once more while it closes standard output, so that is pointed elsewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except (InputError, UsageError) as error:
+        complain(str(error))
+        return EXIT_INPUT
+    except EnvironmentFault as error:
+        complain(str(error))
+        return EXIT_INPUT
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        complain(f"{place}{error.strerror or error}")
+        return EXIT_INPUT
+    except LoopcoreError as error:
+        complain(str(error))
+        return EXIT_UNKNOWN
+    return status
+
+
+def complain(sentence: str) -> None:
+    """Write one sentence for a person on standard error, whatever characters it holds."""
+    text = f"loopcore: {sentence}"
+    print(text.encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+
+
+def _overview(words: list[str]) -> int:
+    """Answer a call without a command: help, version, or a complaint."""
+    listing = "\n".join(f"  {name:<10} {line}" for name, (_, line) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="loopcore",
+        usage="loopcore COMMAND [OPTIONS]",
+        description="The referee for agent loops: evaluate, verify, compare.",
+        epilog=f"commands:\n{listing}\n\n`loopcore COMMAND --help` explains one command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"loopcore {__version__}")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    try:
+        options, _ = parser.parse_known_args(words)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else EXIT_INPUT
+    if options.command is None:
+        parser.print_help()
+        return EXIT_INPUT
+    names = ", ".join(COMMANDS)
+    complain(f"there is no command {options.command!r}; the commands are {names}")
+    return EXIT_INPUT

@@ -1,0 +1,177 @@
+"""Every rate comes with an exact interval, every ratio with a bootstrap over whole tasks.
+
+Theory of operation: the Clopper–Pearson bounds are the shares at which the binomial tail beyond
+the count is exactly half the error; they are found by bisection on that tail, which is summed on
+its shorter side. Runs of one task are not independent, so resampling draws whole tasks. The draws
+come from SHAKE-256 over (seed, resample): any draw can be made again alone, and two contestants
+resampled with one seed see the same tasks.
+
+Source: Clopper and Pearson, Biometrika 26 (1934); Efron and Tibshirani, An Introduction to the
+Bootstrap (1993), chapters 8 and 13; spec control, section 3.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import shake_256
+from math import exp, inf, lgamma, log, log1p
+
+import msgspec
+
+from loopcore.errors import UsageError
+
+CONFIDENCE = 0.95
+RESAMPLES = 2_000
+# Below this many independent units a rate is reported as unknown, beside its exact interval.
+UNITS_MIN = 30
+_BISECTIONS = 60
+_DRAW_BYTES = 4
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """Lower and upper bound; an upper bound may be infinite."""
+
+    low: float
+    high: float
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """A count of hits with its exact interval; `small` marks fewer than 30 units: unknown.
+
+    Fields: hits and n count runs and are given beside; tasks_hit and tasks count tasks, of which
+    one is hit when any of its runs is. The interval is on tasks. It is None when there is none.
+    """
+
+    hits: int
+    n: int
+    tasks_hit: int
+    tasks: int
+    interval: Interval | None
+    small: bool
+
+
+@lru_cache(maxsize=4096)
+def _log_choose(n: int) -> tuple[float, ...]:
+    whole = lgamma(n + 1)
+    return tuple(whole - lgamma(k + 1) - lgamma(n - k + 1) for k in range(n + 1))
+
+
+def _at_most(k: int, n: int, share: float) -> float:
+    """Return P(X ≤ k) for X binomial(n, share), 0 < share < 1, summed on the shorter side."""
+    coefficients, hit, miss = _log_choose(n), log(share), log1p(-share)
+    if 2 * k <= n:
+        return sum(exp(coefficients[i] + i * hit + (n - i) * miss) for i in range(k + 1))
+    return 1 - sum(exp(coefficients[i] + i * hit + (n - i) * miss) for i in range(k + 1, n + 1))
+
+
+@lru_cache(maxsize=65_536)
+def clopper_pearson(k: int, n: int, confidence: float = CONFIDENCE) -> Interval:
+    """Return the exact interval of a share of which k of n trials were hits.
+
+    Arguments: 0 ≤ k ≤ n, n ≥ 1; confidence in (0, 1), two-sided.
+    Errors: UsageError for counts that are no counts. Complexity: linear in min(k, n − k).
+    Source: Clopper and Pearson (1934).
+    """
+    if not 0 <= k <= n or n < 1 or not 0 < confidence < 1:
+        raise UsageError(f"no exact interval for {k} of {n} at confidence {confidence}")
+    error = (1 - confidence) / 2
+    low = 0.0 if k == 0 else _solve(k - 1, n, 1 - error)
+    high = 1.0 if k == n else _solve(k, n, error)
+    return Interval(low=low, high=high)
+
+
+def _solve(k: int, n: int, target: float) -> float:
+    """Return the share at which P(X ≤ k) falls to the target."""
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if not 0 < middle < 1:
+            break
+        if _at_most(k, n, middle) > target:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def rate(hits: Sequence[tuple[str, bool]]) -> Rate:
+    """Return the rate of hits among runs, each given as its task and whether it was hit.
+
+    The exact interval is on tasks, which are independent; runs of one task are not.
+    """
+    tasks: dict[str, bool] = {}
+    for task, hit in hits:
+        tasks[task] = tasks.get(task, False) or hit
+    tasks_hit = sum(tasks.values())
+    return Rate(
+        hits=sum(hit for _, hit in hits),
+        n=len(hits),
+        tasks_hit=tasks_hit,
+        tasks=len(tasks),
+        interval=clopper_pearson(tasks_hit, len(tasks)) if tasks else None,
+        small=len(tasks) < UNITS_MIN,
+    )
+
+
+def draws(seed: int, stream: str, number: int, size: int, below: int) -> list[int]:
+    """Return `size` integers in [0, below), the same for the same arguments on every machine.
+
+    Arguments: stream and number name the counter; below ≤ 2^32. The map of 32 bits to [0, below)
+    is uneven by less than below / 2^32.
+    """
+    key = f"{seed}/{stream}/{number}".encode()
+    words = array("I", shake_256(key).digest(_DRAW_BYTES * size))
+    if sys.byteorder == "big":
+        words.byteswap()
+    return [(word * below) >> 32 for word in words]
+
+
+class Resampling:
+    """The same resamples of one set's tasks for every contestant, so that differences are paired.
+
+    Arguments: the number of tasks, at least 1; seed; resamples.
+    """
+
+    def __init__(self, tasks: int, *, seed: int = 0, resamples: int = RESAMPLES) -> None:
+        if tasks < 1 or resamples < 1:
+            raise UsageError("resampling needs at least one task and one resample")
+        self.tasks = tasks
+        self._picks = [draws(seed, "resample", i, tasks, tasks) for i in range(resamples)]
+
+    def sums(self, values: Sequence[int]) -> list[int]:
+        """Return the sum of the drawn tasks' values, one a resample."""
+        if len(values) != self.tasks:
+            raise UsageError(f"{len(values)} values for {self.tasks} tasks")
+        if not any(values):
+            return [0] * len(self._picks)
+        value = list(values).__getitem__
+        return [sum(map(value, picks)) for picks in self._picks]
+
+    def share(self, parts: Sequence[int], wholes: Sequence[int]) -> Interval:
+        """Return the percentile interval of Σ parts ÷ Σ wholes over resampled tasks."""
+        return percentiles(_ratios(self.sums(parts), self.sums(wholes)))
+
+    def difference(
+        self, first: Sequence[int], second: Sequence[int], wholes: Sequence[int]
+    ) -> Interval:
+        """Return the interval of the first share minus the second over the same resamples."""
+        delta = [a - b for a, b in zip(first, second, strict=True)]
+        return self.share(delta, wholes)
+
+
+def _ratios(parts: Sequence[int], wholes: Sequence[int]) -> list[float]:
+    """Return part ÷ whole; nothing of nothing is 0, something of nothing infinite."""
+    return [
+        part / whole if whole else (inf if part else 0.0)
+        for part, whole in zip(parts, wholes, strict=True)
+    ]
+
+
+def percentiles(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Return the values that leave half the error on each side, infinite values kept."""
+    ordered = sorted(values)
+    cut = int(len(ordered) * (1 - confidence) / 2)
+    return Interval(low=ordered[cut], high=ordered[-1 - cut])

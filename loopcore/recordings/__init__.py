@@ -1,0 +1,1 @@
+"""Importers: recorded agent runs become observations, one module a format."""

@@ -1,0 +1,27 @@
+"""Tests that need something from outside are selected by naming it, never skipped.
+
+A marker in the table below says what a test needs; the environment variable beside it says where
+that is. Where the variable is not set, the tests are not selected and the summary says so.
+"""
+
+import os
+
+import pytest
+
+SELECTED_BY = {"recordings": "LOOPCORE_RECORDINGS"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the tests whose need is not named in the environment."""
+    absent = {marker for marker, variable in SELECTED_BY.items() if not os.environ.get(variable)}
+    out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in set(out)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in the summary which tests were not selected, and what selects them."""
+    for marker, variable in SELECTED_BY.items():
+        if not os.environ.get(variable):
+            terminalreporter.line(f"not selected: tests marked {marker} ({variable} is not set)")

@@ -1,0 +1,91 @@
+"""The incremental levels and the naive ones agree on every decision and reason of every run.
+
+Killers: each of these, alone, turns this file red: a streak that a good observation does not reset,
+a threshold off by one, a wait that resets a streak, a cycle that ignores states, refusals counted
+over good observations, a duplicate in a turn that counts twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from loopcore.control.decisions import Decision
+from loopcore.control.levels import LEVELS, controller
+from loopcore.control.limits import Limits
+from loopcore.control.observations import Observation
+from loopcore.control.precedence import PRECEDENCE, turn_decision
+from loopcore.testing.control_strategies import controller_limits, observation_sequences
+from loopcore.testing.naive_controllers import HIGHEST_FIRST, NaiveController
+
+EXAMPLES = 300
+
+
+def decisions(level: str, limits: Limits, run: list[Observation]) -> list[Decision]:
+    """Return a level's answers to a run."""
+    ours = controller(level)
+    ours.start(limits)
+    return [ours.observe(seen) for seen in run]
+
+
+@pytest.mark.parametrize("level", sorted(LEVELS))
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(limits=controller_limits(), run=observation_sequences())
+def test_a_level_answers_every_observation_as_its_naive_model(
+    level: str, limits: Limits, run: list[Observation]
+) -> None:
+    naive = NaiveController(level)
+    naive.start(limits)
+    ours = controller(level)
+    ours.start(limits)
+    for seen in run:
+        assert ours.observe(seen) == naive.observe(seen), (seen.turn, seen.action)
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(limits=controller_limits(), run=observation_sequences())
+def test_after_a_turn_whose_decision_is_a_stop_nothing_but_that_stop_is_answered(
+    limits: Limits, run: list[Observation]
+) -> None:
+    answers = decisions("D", limits, run)
+    for turn in sorted({seen.turn for seen in run}):
+        pairs = list(zip(run, answers, strict=True))
+        decision = turn_decision(answer for seen, answer in pairs if seen.turn == turn)
+        if decision.decision == "stop":
+            assert {answer for seen, answer in pairs if seen.turn > turn} <= {decision}
+            return
+
+
+def test_generated_runs_meet_every_answer_of_the_precedence() -> None:
+    met: Counter[tuple[str, str | None]] = Counter()
+
+    @settings(
+        max_examples=600,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(limits=controller_limits(), run=observation_sequences())
+    def meet(limits: Limits, run: list[Observation]) -> None:
+        met.update({(each.decision, each.reason) for each in decisions("D", limits, run)})
+
+    meet()
+    answers = {(answer.decision, answer.reason) for answer in PRECEDENCE}
+    assert answers == set(met), met
+
+
+def test_both_statements_of_the_precedence_have_one_order() -> None:
+    ours = [" ".join(filter(None, (answer.decision, answer.reason))) for answer in PRECEDENCE]
+    assert ours == HIGHEST_FIRST
