@@ -33,7 +33,8 @@ from loopcore.control.fingerprints import action_fingerprint, result_fingerprint
 from loopcore.control.gates import Gatekeeper, Sums
 from loopcore.control.limits import Limits, ToolPolicy
 from loopcore.control.observations import Observation
-from loopcore.control.precedence import CONTINUE, DECISIONS, PRECEDENCE, RANKS, STEPS
+from loopcore.control.precedence import CONTINUE, RANKS, STEPS
+from loopcore.control.turns import Turns
 from loopcore.errors import UsageError
 
 # The detectors by the letters of their rows, each with the rank of its answer.
@@ -105,8 +106,7 @@ class Level:
         """Begin a new run under these limits; nothing of an earlier run is remembered."""
         self._limits = limits
         self._horizon = limits.horizon_turns()
-        self._last = (0, 0)
-        self._turn_rank = CONTINUE
+        self._turns = Turns()
         self._turn_actions: set[str] = set()
         self._turn_counted = False
         self._steps = 0
@@ -121,20 +121,13 @@ class Level:
 
         Errors: UsageError when (turn, action) is not after the one before; nothing changes then.
         """
-        place = (observation.turn, observation.action)
-        if place <= self._last:
-            raise UsageError(f"observation: (turn, action) {place} is not after {self._last}")
-        new_turn = observation.turn != self._last[0]
-        if new_turn and PRECEDENCE[self._turn_rank].decision == "stop":
-            return DECISIONS[self._turn_rank]
-        self._last = place
-        if new_turn:
-            self._turn_rank = CONTINUE
+        ended = self._turns.enter(observation)
+        if ended is not None:
+            return ended
+        if self._turns.is_new:
             self._turn_actions.clear()
             self._turn_counted = False
-        rank = self._rank(observation)
-        self._turn_rank = min(self._turn_rank, rank)
-        return DECISIONS[rank]
+        return self._turns.settle(self._rank(observation))
 
     def _rank(self, observation: Observation) -> int:
         """Return the rank of the highest row that fires, after every row has seen it."""

@@ -103,9 +103,7 @@ def load(
 
 
 def _problem(file: str, error: InputError) -> Problem:
-    return Problem(
-        source=file, code=error.code, place=error.path or file, message=error.message
-    )
+    return Problem(source=file, code=error.code, place=error.path or file, message=error.message)
 
 
 def _files(paths: Iterable[str | os.PathLike[str]], harvest: _Harvest) -> dict[str, bool]:
@@ -143,7 +141,9 @@ def _walk(folder: str, harvest: _Harvest) -> list[str]:
             if name.lower().endswith(SUFFIXES):
                 found.append(file)
             else:
-                harvest.listed.append(Listed(source=file, item=name, reason="not a log by its name"))
+                harvest.listed.append(
+                    Listed(source=file, item=name, reason="not a log by its name")
+                )
         if len(found) > FILES_MAX:
             raise UsageError(f"{folder}: holds more than {FILES_MAX} log files")
     return found
@@ -228,3 +228,8 @@ def _with_own_names(runs: list[Run]) -> list[Run]:
             run = msgspec.structs.replace(run, run_id=f"{run.run_id}#{count}", trial=run.trial)
         renamed.append(run)
     return renamed
+
+
+def samples() -> Path:
+    """Return the folder of the samples that are shipped: small runs of our own in every format."""
+    return Path(__file__).parent / "samples"

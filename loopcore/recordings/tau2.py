@@ -153,7 +153,9 @@ def _without_copies(messages: Node) -> tuple[list[Node], int]:
         elif known.value == message.value:
             copies += 1
         else:
-            message.reject(f"two different messages have the turn_idx {known.field('turn_idx').value}")
+            message.reject(
+                f"two different messages have the turn_idx {known.field('turn_idx').value}"
+            )
     return fresh, copies
 
 

@@ -109,7 +109,9 @@ def _run(name: str, text: str, file: str, thoughts_are_calls: bool) -> Run | Lis
             turns.append(_turn(step[1], observed, thoughts_are_calls))
     success = score == 1
     if not has_call(turns):
-        return Listed(source=file, item=f"episode {name}", reason=NO_CALL, set=FORMAT)
+        return Listed(
+            source=file, item=f"episode {name}", reason=NO_CALL, set=FORMAT, success=success
+        )
     return Run(
         set=FORMAT,
         format=FORMAT,

@@ -216,6 +216,9 @@ ABAB = [
     step(3, action="a", state_before_sha256=S0, state_after_sha256=S1),
     step(4, action="b", state_before_sha256=S1, state_after_sha256=S0),
 ]
+LATE_ABAB = [step(1, state_after_sha256=S0)] + [
+    each | {"sequence": number} for number, each in enumerate(ABAB, start=2)
+]
 STILL = {"action": "a", "state_before_sha256": S0, "state_after_sha256": S0}
 AAAA = [step(number, **STILL) for number in range(1, 5)]
 
@@ -249,6 +252,8 @@ ALONE: list[tuple[str, Json, list[Json], str]] = [
     ("idle wait", extended(max_consecutive_no_progress=1), [IDLE_WAIT], "input_exhausted"),
     ("old evidence", policy(max_consecutive_no_progress=1), OLD_EVIDENCE, "no_progress"),
     ("cycle", extended(**LOOPS), ABAB, "nonproductive_cycle"),
+    ("late cycle", extended(**LOOPS), LATE_ABAB, "nonproductive_cycle"),
+    ("no period", extended(**LOOPS), [step(n) for n in range(1, 6)], "input_exhausted"),
     ("cycle too short", extended(**LOOPS), ABAB[:3], "input_exhausted"),
     ("equal pairs", extended(**LOOPS), AAAA, "input_exhausted"),
 ]

@@ -162,6 +162,10 @@ def cycle(violations: str, *parts: Json, **changes: object) -> Worked:
 
 
 REPEATED, IDLE = "max_consecutive_repeated_actions", "max_consecutive_no_progress"
+NOTHING = {REPEATED: 2, IDLE: 2, "max_steps": 1, "max_model_calls": 0, "max_repairs": 0}
+NOTHING |= {"max_cost_microunits": 0}
+EVERYTHING = REPAIR | TOKENS | SAME | LATE | {"action_kind": "repair", "repairs_delta": 1}
+EVERYTHING |= {"cost_microunits_delta": 1, "outcome": "indeterminate"}
 WORKED = {
     "completed": completes("", GENERATE, CALL, finish()),
     "no steps at all": ends("input_exhausted"),
@@ -188,6 +192,27 @@ WORKED = {
         finish(outcome="indeterminate") | SAME | LATE,
         max_steps=1,
         **{REPEATED: 2, IDLE: 1},
+    ),
+    "a model repair over all its bounds": ends(
+        "deadline_exceeded step_budget_exhausted model_budget_exhausted repair_budget_exhausted "
+        "cost_budget_exhausted indeterminate_effect repeated_action no_progress",
+        *(STILL | SAME, EVERYTHING),
+        **NOTHING,
+    ),
+    "a model repair over all its extended bounds": extended(
+        "deadline_exceeded step_budget_exhausted model_budget_exhausted repair_budget_exhausted "
+        "cost_budget_exhausted input_token_budget_exhausted output_token_budget_exhausted "
+        "evidence_budget_exhausted indeterminate_effect repeated_action no_progress",
+        *(STILL | SAME, EVERYTHING),
+        **NOTHING,
+        max_input_tokens=0,
+        max_output_tokens=0,
+        max_evidence_receipts=0,
+    ),
+    "one action, two states in turn": cycle(
+        "repeated_action nonproductive_cycle",
+        *[STILL | PAIR | {"state_after_sha256": d(n % 2)} for n in range(4)],
+        **{REPEATED: 4},
     ),
     "an indeterminate finish": ends(
         "indeterminate_effect invalid_completion", finish(outcome="indeterminate")
@@ -320,6 +345,18 @@ STEP_ERRORS: dict[str, tuple[list[Json], int]] = {
 def test_a_step_that_breaks_a_rule_is_named_with_its_code(code: str) -> None:
     parts, index = STEP_ERRORS[code]
     assert error_of(evaluate(policy(), run(*parts))) == at(code, index)
+
+
+def test_a_total_of_two_to_the_53_less_one_does_not_overflow() -> None:
+    fitting = run(HALF, HALF | {"input_tokens_delta": 2**52 - 1})
+    assert receipt_of(evaluate(policy(), fitting))["terminal"] == "input_exhausted"
+    over = run(HALF, HALF)
+    assert error_of(evaluate(policy(), over)) == at("usage_overflow", 1)
+
+
+def test_a_wait_with_fresh_evidence_is_no_verified_progress() -> None:
+    receipt = receipt_of(evaluate(policy(EXTENDED), run(step("wait", 1), step("tool_call", 2))))
+    assert receipt["verified_progress_steps"] == 1
 
 
 def test_a_step_after_a_terminal_keeps_the_verdict() -> None:

@@ -148,6 +148,22 @@ def test_a_surrogate_pair_is_one_character_and_128_characters_are_allowed() -> N
     assert policy["policy_id"] == "\U0001f600" * 128
 
 
+def test_a_step_may_show_exactly_64_receipts() -> None:
+    evidence = [f"{number:064x}" for number in range(65)]
+    fitting = evaluate(POLICY, [STEP | {"new_evidence_receipt_sha256": evidence[1:]}])
+    assert "receipt" in fitting
+    over = evaluate(POLICY, [STEP | {"new_evidence_receipt_sha256": evidence}])
+    assert defect(over) == "$.steps[0].new_evidence_receipt_sha256"
+
+
+@pytest.mark.parametrize("character", [0x7F, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF])
+def test_every_unicode_scalar_value_may_be_escaped_or_not(character: int) -> None:
+    for escaped in (True, False):
+        written = json.dumps(chr(character), ensure_ascii=escaped)
+        document = DOCUMENT.replace('"policy_id": "p"', f'"policy_id": {written}').encode()
+        assert decode_document(document)[0]["policy_id"] == chr(character)
+
+
 @pytest.mark.parametrize(
     "data",
     [

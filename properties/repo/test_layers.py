@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 SUITE_FOLDERS = {"bench", "mutations", "notebooks", "properties", "reports"}
-HIGHEST_PURE_LAYER = "(control)"
+HIGHEST_PURE_LAYER = "control"
 
 Tool = Callable[[list[str], Path, str], CompletedProcess[str]]
 

@@ -55,7 +55,7 @@ POLICY = {
     "max_cycle_length": None,
     "cycle_repeats": None,
 }
-TRACE = {"schema": "loopcore/trace/1", "policy": POLICY, "steps": []}
+TRACE: dict[str, object] = {"schema": "loopcore/trace/1", "policy": POLICY, "steps": []}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,82 @@
+"""`loopcore audit`: at which turn would each controller have stopped these recorded runs?
+
+Without LOGS the shipped samples are audited, so that the command works with nothing else on the
+machine. Exit status 0 when every file was read, 2 when a file is bad or nothing could be read (the
+others are audited and written), 130 when interrupted, with the sets so far written.
+
+Source: spec control, section 5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from loopcore.cli import EXIT_INTERRUPTED, complain
+from loopcore.cli.import_ import exit_status
+from loopcore.cli.progress import file_progress, printable, write_atomically
+from loopcore.comparison.audit import AuditResult, SetResult, audit_sets, conclude
+from loopcore.comparison.tables import markdown
+from loopcore.recordings.load import load, samples
+from loopcore.recordings.model import Loaded
+
+HELP = "Compare controllers on recorded agent runs: false stops, saved steps and cost."
+RESULT_FILE, TABLES_FILE = "audit.json", "audit.md"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "logs", metavar="LOG", nargs="*", help="log files or folders (default: shipped samples)"
+    )
+    parser.add_argument("--out", metavar="DIR", help=f"write {RESULT_FILE} and {TABLES_FILE} there")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="seed of every draw (default: 0)")
+    parser.add_argument(
+        "--shell-progress",
+        action="store_true",
+        help="mini-swe-agent: take new file-changing commands as progress (a heuristic)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Audit the logs, print and write the tables; return the exit status."""
+    with file_progress("reading") as on_file:
+        loaded = load(
+            arguments.logs or [samples()],
+            shell_progress=arguments.shell_progress,
+            on_file=on_file,
+        )
+    finished: list[SetResult] = []
+    interrupted = False
+    try:
+        with file_progress("replaying") as on_run:
+            for one in audit_sets(loaded, seed=arguments.seed, on_run=on_run):
+                finished.append(one)
+    except KeyboardInterrupt:
+        interrupted = True
+    result = conclude(loaded, finished, seed=arguments.seed, complete=not interrupted)
+    _show(result, arguments.out, as_json=arguments.json)
+    if interrupted:
+        complain("interrupted; the sets above are finished")
+        return EXIT_INTERRUPTED
+    return exit_status(_named(loaded, arguments.logs))
+
+
+def _named(loaded: Loaded, logs: list[str]) -> Loaded:
+    """Return what was loaded; said here so that the samples are known to be the default."""
+    if not logs:
+        complain("no LOG was named: these are the shipped samples, which prove nothing")
+    return loaded
+
+
+def _show(result: AuditResult, folder: str | None, *, as_json: bool) -> None:
+    text = printable(markdown(result))
+    document = msgspec.json.encode(printable(msgspec.to_builtins(result))).decode() + "\n"
+    if folder is not None:
+        write_atomically(Path(folder) / RESULT_FILE, document)
+        write_atomically(Path(folder) / TABLES_FILE, str(text))
+    sys.stdout.write(document if as_json else str(text))
