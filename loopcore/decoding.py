@@ -11,6 +11,8 @@ Source: spec evaluator, sections 1 and 2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from loopcore.canonical import canonical, digest_bytes
@@ -74,7 +76,7 @@ def decode_step_fast(line: bytes) -> tuple[Step, bytes] | None:
         return None
     if encoded != line and not _hides_nothing(line, _STEP_KEYS):
         return None
-    return (step, encoded) if _digests_are_clean(_step_digests(step)) else None
+    return (step, encoded) if _digests_are_clean(_step_digests([step])) else None
 
 
 def _decode_trace_fast(data: bytes) -> DecodedTrace | None:
@@ -92,9 +94,7 @@ def _decode_trace_fast(data: bytes) -> DecodedTrace | None:
         trace.policy.behavior_spec_sha256,
         trace.policy.initial_state_sha256,
     ]
-    for step in trace.steps:
-        digests += _step_digests(step)
-    if not _digests_are_clean(digests):
+    if not _digests_are_clean(digests + _step_digests(trace.steps)):
         return None
     if data != b'{"policy":%b,"schema":"loopcore/trace/1","steps":%b}' % (policy, steps):
         # A name may hold colons and digits of its own, which the count below must not see.
@@ -115,18 +115,18 @@ def _hides_nothing(data: bytes, keys: int) -> bool:
     return data.count(b":") == keys and b"\\" not in data and b"-0" not in data
 
 
-def _step_digests(step: Step) -> tuple[str, ...]:
-    proof = step.completion_receipt_sha256
-    digests = (
-        step.action_sha256,
-        step.state_before_sha256,
-        step.state_after_sha256,
-        *step.new_evidence_receipt_sha256,
-    )
-    return digests if proof is None else (*digests, proof)
+def _step_digests(steps: Iterable[Step]) -> list[str]:
+    digests: list[str] = []
+    extend = digests.extend
+    for step in steps:
+        extend((step.action_sha256, step.state_before_sha256, step.state_after_sha256))
+        extend(step.new_evidence_receipt_sha256)
+        if step.completion_receipt_sha256 is not None:
+            digests.append(step.completion_receipt_sha256)
+    return digests
 
 
-def _digests_are_clean(digests: list[str] | tuple[str, ...]) -> bool:
+def _digests_are_clean(digests: list[str]) -> bool:
     """Return whether texts of the right length are all lowercase hexadecimal."""
     joined = "".join(digests)
     return joined.isascii() and not joined.encode().translate(None, _DIGEST_BYTES)

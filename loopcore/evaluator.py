@@ -1,8 +1,9 @@
 """The minimal reference evaluator: (policy, steps) -> receipt, with no clock, I/O or randomness.
 
-Theory of operation: `Run.decide` first refuses a step that is not well formed, then moves the
-counters, then tests every rule *independently* and lets the release's table pick the winner. Rules
-never look at each other, and their order stands only in `loopcore.terminals.PRECEDENCE`.
+Theory of operation: `Run.decide` takes each step in three movements: refuse it unless it is well
+formed, move the counters, test every rule *independently*. The release's table then picks the
+winner: rules never look at each other, and their order stands only in
+`loopcore.terminals.PRECEDENCE`.
 
     run = start(policy)
     for step in steps:
@@ -20,7 +21,7 @@ Source: spec evaluator, sections 2 to 5.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -92,29 +93,27 @@ class Run:
     """An evaluation in progress under one policy; made by `start`."""
 
     __slots__ = (
-        "_cost", "_cycles", "_ended_at", "_evidence_max", "_hasher", "_idle", "_input_tokens",
-        "_input_tokens_max", "_last_action", "_model_calls", "_output_tokens",
-        "_output_tokens_max", "_progress", "_proof", "_repairs", "_same", "_seen", "_state",
-        "_steps", "_tool_calls", "_usage_rules", "policy", "terminal", "violations",
+        "_amounts", "_calls", "_cycles", "_ended_at", "_hasher", "_proof", "_seen", "_state",
+        "_streaks", "policy", "terminal", "violations",
     )  # fmt: skip
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.terminal: Terminal | None = None
         self.violations: tuple[Terminal, ...] = ()
-        self._usage_rules = USAGE_RULES[policy.evaluator_release]
-        self._input_tokens_max = _bound(policy.max_input_tokens)
-        self._output_tokens_max = _bound(policy.max_output_tokens)
-        self._evidence_max = _bound(policy.max_evidence_receipts)
         self._cycles: CycleDetector | None = None
         if policy.max_cycle_length is not None and policy.cycle_repeats is not None:
             self._cycles = CycleDetector(policy.max_cycle_length, policy.cycle_repeats)
-        self._steps = self._model_calls = self._tool_calls = self._repairs = self._cost = 0
-        self._input_tokens = self._output_tokens = self._progress = self._same = self._idle = 0
+        # Steps, model calls, tool calls, repairs.
+        self._calls = (0, 0, 0, 0)
+        # Cost in microunits, input tokens, output tokens.
+        self._amounts = (0, 0, 0)
+        # Steps of verified progress, consecutive steps without, consecutive steps with one action,
+        # and that action.
+        self._streaks: tuple[int, int, int, str | None] = (0, 0, 0, None)
         self._seen: set[str] = set()
         self._state: str = policy.initial_state_sha256
         self._ended_at = policy.started_at_unix_ms
-        self._last_action: str | None = None
         self._proof: str | None = None
         self._hasher = sha256(b"[")
 
@@ -126,98 +125,122 @@ class Run:
 
         Raises InputError with a step code when the step is not well formed; nothing has changed.
         """
-        terminal = self.decide(step)
-        if self._steps > 1:
+        self.decide((step,))
+        if self._calls[0] > 1:
             self._hasher.update(b",")
         self._hasher.update(canonical(step) if encoded is None else encoded)
-        return terminal
-
-    def decide(self, step: Step) -> Terminal | None:  # noqa: PLR0915 one hot path, in order
-        """Do as `advance` does, but leave the step out of the digest that `finish` makes."""
-        kind = step.action_kind
-        evidence = step.new_evidence_receipt_sha256
-        if self.terminal is not None:
-            raise self._refusal("post_terminal_step", step)
-        if step.sequence != self._steps + 1:
-            raise self._refusal("sequence_gap", step)
-        completed_at = step.completed_at_unix_ms
-        if completed_at < self._ended_at:
-            raise self._refusal("time_regression", step)
-        if step.state_before_sha256 != self._state:
-            raise self._refusal("state_chain_broken", step)
-        if len(evidence) > 1 and len(set(evidence)) != len(evidence):
-            raise self._refusal("duplicate_evidence", step)
-        usage_rule = self._usage_rules.get(kind)
-        if usage_rule is None:
-            raise self._refusal("unsupported_kind", step)
-        deltas = (step.model_calls_delta, step.tool_calls_delta, step.repairs_delta)
-        tokens = step.input_tokens_delta or step.output_tokens_delta
-        if deltas not in usage_rule or (tokens and not step.model_calls_delta):
-            raise self._refusal("usage_mismatch", step)
-        proof = step.completion_receipt_sha256
-        if proof is not None and kind != "finish":
-            raise self._refusal("unexpected_completion_receipt", step)
-        cost = self._cost + step.cost_microunits_delta
-        input_tokens = self._input_tokens + step.input_tokens_delta
-        output_tokens = self._output_tokens + step.output_tokens_delta
-        if cost > INTEGER_MAX or input_tokens > INTEGER_MAX or output_tokens > INTEGER_MAX:
-            raise self._refusal("usage_overflow", step)
-
-        self._steps = steps = self._steps + 1
-        self._model_calls = model_calls = self._model_calls + step.model_calls_delta
-        self._tool_calls = tool_calls = self._tool_calls + step.tool_calls_delta
-        self._repairs = repairs = self._repairs + step.repairs_delta
-        self._cost = cost
-        self._input_tokens = input_tokens
-        self._output_tokens = output_tokens
-        seen = self._seen
-        proven = finish = kind == "finish"
-        if finish:
-            succeeded = step.outcome == "succeeded"
-            proven = succeeded and proof is not None and proof in evidence and proof not in seen
-        known = len(seen)
-        seen.update(evidence)
-        state = step.state_after_sha256
-        cycle = False
-        if kind != "wait":
-            if step.outcome == "succeeded" and state != self._state and len(seen) > known:
-                self._progress += 1
-                self._idle = 0
-            else:
-                self._idle += 1
-            self._same = self._same + 1 if step.action_sha256 == self._last_action else 1
-            self._last_action = step.action_sha256
-            if self._cycles is not None:
-                cycle = self._cycles.observe((step.action_sha256, state))
-        self._state = state
-        self._ended_at = completed_at
-
-        policy = self.policy
-        fired = (
-            completed_at >= policy.deadline_unix_ms,
-            steps > policy.max_steps,
-            model_calls > policy.max_model_calls,
-            tool_calls > policy.max_tool_calls,
-            repairs > policy.max_repairs,
-            cost > policy.max_cost_microunits,
-            input_tokens > self._input_tokens_max,
-            output_tokens > self._output_tokens_max,
-            len(seen) > self._evidence_max,
-            step.outcome == "indeterminate",
-            proven,
-            finish and not proven,
-            self._same >= policy.max_consecutive_repeated_actions,
-            cycle,
-            self._idle >= policy.max_consecutive_no_progress,
-        )
-        if fired != _NONE_FIRED:
-            self._end([name for name, hit in zip(_RULES, fired, strict=True) if hit], proof)
         return self.terminal
 
-    def _end(self, fired: list[Terminal], proof: str | None) -> None:
+    def decide(self, new_steps: Iterable[Step]) -> None:  # noqa: PLR0912, PLR0915 one loop
+        """Judge more steps, leaving them out of the digest that `finish` makes by itself.
+
+        Raises InputError with a step code at the first step that is not well formed; the run then
+        stands as after the step before it. All counters live in local variables while it goes.
+        """
+        policy, seen, cycles = self.policy, self._seen, self._cycles
+        usage_rules = USAGE_RULES[policy.evaluator_release]
+        deadline, steps_max = policy.deadline_unix_ms, policy.max_steps
+        model_calls_max, tool_calls_max = policy.max_model_calls, policy.max_tool_calls
+        repairs_max, cost_max = policy.max_repairs, policy.max_cost_microunits
+        input_tokens_max = _bound(policy.max_input_tokens)
+        output_tokens_max = _bound(policy.max_output_tokens)
+        evidence_max = _bound(policy.max_evidence_receipts)
+        same_max = policy.max_consecutive_repeated_actions
+        idle_max = policy.max_consecutive_no_progress
+        steps, model_calls, tool_calls, repairs = self._calls
+        cost, input_tokens, output_tokens = self._amounts
+        progress, idle, same, last_action = self._streaks
+        state, ended_at, known = self._state, self._ended_at, len(seen)
+        refuse = self._refusal
+        try:
+            for step in new_steps:
+                kind, outcome = step.action_kind, step.outcome
+                evidence, proof = step.new_evidence_receipt_sha256, step.completion_receipt_sha256
+                completed_at = step.completed_at_unix_ms
+                # Is the step well formed? In the order of `STEP_ERRORS`.
+                if self.terminal is not None:
+                    raise refuse("post_terminal_step", steps)
+                if step.sequence != steps + 1:
+                    raise refuse("sequence_gap", steps)
+                if completed_at < ended_at:
+                    raise refuse("time_regression", steps)
+                if step.state_before_sha256 != state:
+                    raise refuse("state_chain_broken", steps)
+                if len(evidence) > 1 and len(set(evidence)) != len(evidence):
+                    raise refuse("duplicate_evidence", steps)
+                if kind not in usage_rules:
+                    raise refuse("unsupported_kind", steps)
+                deltas = (step.model_calls_delta, step.tool_calls_delta, step.repairs_delta)
+                inputs, outputs = step.input_tokens_delta, step.output_tokens_delta
+                if deltas not in usage_rules[kind] or ((inputs or outputs) and not deltas[0]):
+                    raise refuse("usage_mismatch", steps)
+                if proof is not None and kind != "finish":
+                    raise refuse("unexpected_completion_receipt", steps)
+                cost_after = cost + step.cost_microunits_delta
+                if (
+                    cost_after > INTEGER_MAX
+                    or input_tokens + inputs > INTEGER_MAX
+                    or output_tokens + outputs > INTEGER_MAX
+                ):
+                    raise refuse("usage_overflow", steps)
+
+                # Move the counters.
+                steps += 1
+                model_calls += deltas[0]
+                tool_calls += deltas[1]
+                repairs += deltas[2]
+                cost = cost_after
+                input_tokens += inputs
+                output_tokens += outputs
+                succeeded = outcome == "succeeded"
+                proven = proof is not None and succeeded and proof in evidence and proof not in seen
+                seen.update(evidence)
+                known, known_before = len(seen), known
+                before, state, action = state, step.state_after_sha256, step.action_sha256
+                cycle = False
+                if kind != "wait":
+                    if succeeded and known > known_before and state != before:
+                        progress += 1
+                        idle = 0
+                    else:
+                        idle += 1
+                    same = same + 1 if action == last_action else 1
+                    last_action = action
+                    if cycles is not None:
+                        cycle = cycles.observe((action, state))
+                ended_at = completed_at
+
+                # Test every rule on its own, in the order of `_RULES`.
+                fired = (
+                    completed_at >= deadline,
+                    steps > steps_max,
+                    model_calls > model_calls_max,
+                    tool_calls > tool_calls_max,
+                    repairs > repairs_max,
+                    cost > cost_max,
+                    input_tokens > input_tokens_max,
+                    output_tokens > output_tokens_max,
+                    known > evidence_max,
+                    outcome == "indeterminate",
+                    proven,
+                    kind == "finish" and not proven,
+                    same >= same_max,
+                    cycle,
+                    idle >= idle_max,
+                )
+                if fired != _NONE_FIRED:
+                    self._end(fired, proof)
+        finally:
+            self._calls = (steps, model_calls, tool_calls, repairs)
+            self._amounts = (cost, input_tokens, output_tokens)
+            self._streaks = (progress, idle, same, last_action)
+            self._state, self._ended_at = state, ended_at
+
+    def _end(self, fired: tuple[bool, ...], proof: str | None) -> None:
         """Let the release's table order the rules that fired; the first one is the terminal."""
+        names = {name for name, hit in zip(_RULES, fired, strict=True) if hit}
         table = PRECEDENCE[self.policy.evaluator_release]
-        ordered: list[Terminal] = [name for name in table if name in fired]
+        ordered: list[Terminal] = [name for name in table if name in names]
         self.terminal = ordered[0]
         self.violations = tuple(name for name in ordered if name != "completed")
         self._proof = proof if self.terminal == "completed" else None
@@ -232,25 +255,27 @@ class Run:
             hasher = self._hasher.copy()
             hasher.update(b"]")
             steps_sha256 = hasher.hexdigest()
+        steps, model_calls, tool_calls, repairs = self._calls
+        cost, input_tokens, output_tokens = self._amounts
         unsigned = Receipt(
             schema="loopcore/receipt/1",
             evaluator_release=self.policy.evaluator_release,
             policy_sha256=digest(self.policy),
             steps_sha256=steps_sha256,
             terminal=self.terminal or "input_exhausted",
-            terminal_sequence=None if self.terminal is None else self._steps,
+            terminal_sequence=None if self.terminal is None else steps,
             violations=("input_exhausted",) if self.terminal is None else self.violations,
             usage=Usage(
-                steps=self._steps,
-                model_calls=self._model_calls,
-                tool_calls=self._tool_calls,
-                repairs=self._repairs,
-                cost_microunits=self._cost,
-                input_tokens=self._input_tokens,
-                output_tokens=self._output_tokens,
+                steps=steps,
+                model_calls=model_calls,
+                tool_calls=tool_calls,
+                repairs=repairs,
+                cost_microunits=cost,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
                 evidence_receipts=len(self._seen),
             ),
-            verified_progress_steps=self._progress,
+            verified_progress_steps=self._streaks[0],
             final_state_sha256=self._state,
             completion_receipt_sha256=self._proof,
             started_at_unix_ms=self.policy.started_at_unix_ms,
@@ -259,15 +284,15 @@ class Run:
         )
         return msgspec.structs.replace(unsigned, receipt_sha256=receipt_digest(unsigned))
 
-    def _refusal(self, code: str, step: Step) -> InputError:
-        """Return the error of a step that is not well formed; the run stands as before it."""
+    def _refusal(self, code: str, index: int) -> InputError:
+        """Return the error of the step at an index that is not well formed."""
         late = code == "post_terminal_step"
         return InputError(
             code,
-            f"step {self._steps} (sequence {step.sequence}): {ERROR_CODES[code]}.",
-            step=self._steps,
+            f"step {index}: {ERROR_CODES[code]}.",
+            step=index,
             terminal=self.terminal if late else None,
-            terminal_sequence=self._steps if late else None,
+            terminal_sequence=index if late else None,
         )
 
 
@@ -293,9 +318,7 @@ def evaluate(policy: Policy, steps: Sequence[Step], *, steps_sha256: str | None 
     Raises InputError with the code and index of the first step that is not well formed.
     """
     run = Run(policy)
-    decide = run.decide
-    for step in steps:
-        decide(step)
+    run.decide(steps)
     return run.finish(digest(steps) if steps_sha256 is None else steps_sha256)
 
 

@@ -119,7 +119,7 @@ def write_result(path: Path, result: msgspec.Struct) -> None:
 
 
 def read_result(path: Path, expected: type[T]) -> T:
-    """Return the result in a file; raise InputError naming the file when it holds no such result."""
+    """Return the result in a file; raise InputError naming the file where it holds none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=expected)
     except OSError as error:

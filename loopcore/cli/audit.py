@@ -1,4 +1,4 @@
-"""`loopcore audit`: at which turn would each controller have stopped these recorded runs?
+"""`loopcore audit`: at which turn each controller would have stopped recorded runs.
 
 Without LOGS the shipped samples are audited, so that the command works with nothing else on the
 machine. Exit status 0 when every file was read, 2 when a file is bad or nothing could be read (the
@@ -17,11 +17,11 @@ import msgspec
 
 from loopcore.cli import EXIT_INTERRUPTED, complain
 from loopcore.cli.import_ import exit_status
-from loopcore.cli.progress import file_progress, printable, write_atomically
+from loopcore.cli.progress import file_progress, printable
 from loopcore.comparison.audit import AuditResult, SetResult, audit_sets, conclude
 from loopcore.comparison.tables import markdown
+from loopcore.files import write_whole
 from loopcore.recordings.load import load, samples
-from loopcore.recordings.model import Loaded
 
 HELP = "Compare controllers on recorded agent runs: false stops, saved steps and cost."
 RESULT_FILE, TABLES_FILE = "audit.json", "audit.md"
@@ -63,20 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
     if interrupted:
         complain("interrupted; the sets above are finished")
         return EXIT_INTERRUPTED
-    return exit_status(_named(loaded, arguments.logs))
-
-
-def _named(loaded: Loaded, logs: list[str]) -> Loaded:
-    """Return what was loaded; said here so that the samples are known to be the default."""
-    if not logs:
+    if not arguments.logs:
         complain("no LOG was named: these are the shipped samples, which prove nothing")
-    return loaded
+    return exit_status(loaded)
 
 
 def _show(result: AuditResult, folder: str | None, *, as_json: bool) -> None:
-    text = printable(markdown(result))
+    text = str(printable(markdown(result)))
     document = msgspec.json.encode(printable(msgspec.to_builtins(result))).decode() + "\n"
     if folder is not None:
-        write_atomically(Path(folder) / RESULT_FILE, document)
-        write_atomically(Path(folder) / TABLES_FILE, str(text))
-    sys.stdout.write(document if as_json else str(text))
+        write_whole(Path(folder) / RESULT_FILE, document.encode())
+        write_whole(Path(folder) / TABLES_FILE, text.encode())
+    sys.stdout.write(document if as_json else text)

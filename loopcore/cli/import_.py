@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from loopcore.cli import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK, complain
-from loopcore.cli.progress import file_progress, write_atomically
+from loopcore.cli.progress import file_progress, printable
+from loopcore.files import write_whole
 from loopcore.recordings.load import FORMAT_NAMES, load
 from loopcore.recordings.model import Loaded, Run
 from loopcore.recordings.observation_log import lines
@@ -89,7 +90,7 @@ def _write(folder: str | None, name: str, runs: tuple[Run, ...]) -> str | None:
     if folder is None:
         return None
     file = Path(folder) / f"{_UNSAFE.sub('-', name).strip('-.').lower() or 'set'}.jsonl"
-    write_atomically(file, "".join(lines(runs)))
+    write_whole(file, "".join(lines(runs)).encode("ascii"))
     return str(file)
 
 
@@ -113,7 +114,9 @@ def _print(loaded: Loaded, summaries: list[SetSummary], *, as_json: bool) -> Non
             "listed": loaded.listed,
             "problems": loaded.problems,
         }
-        sys.stdout.write(msgspec.json.encode(_printable(document)).decode() + "\n")
+        sys.stdout.write(
+            msgspec.json.encode(printable(msgspec.to_builtins(document))).decode() + "\n"
+        )
         return
     for one in summaries:
         where = "" if one.file is None else f" -> {one.file}"
@@ -123,10 +126,3 @@ def _print(loaded: Loaded, summaries: list[SetSummary], *, as_json: bool) -> Non
         )
     if loaded.listed:
         print(f"{len(loaded.listed)} items listed without a run; --json names them")
-
-
-def _printable(document: object) -> object:
-    """Return the document with every unpaired surrogate escaped, so that it can be written."""
-    from loopcore.cli.progress import printable
-
-    return printable(msgspec.to_builtins(document))

@@ -1,24 +1,23 @@
-"""Progress for a person at a terminal, silence in a pipe; files that are whole or not there.
+"""Progress for a person at a terminal, silence in a pipe; texts that can always be written.
 
 Theory of operation: a bar is drawn on standard error only when that is a terminal, and the library
-that draws it is imported only then. A result is written beside its place and moved there, so that
-an interruption leaves the old file or the new one.
+that draws it is imported only then. Recorded texts may hold unpaired surrogates, which no encoding
+takes; they are written as escapes.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
+
+from loopcore.recordings.nodes import as_elements, as_fields
 
 Progress = Callable[[int, int], None]
 
 
 @contextmanager
-def file_progress(label: str) -> Iterator[Progress | None]:
+def file_progress(label: str) -> Generator[Progress | None, None, None]:
     """Yield a function of (done, all) that draws a bar, or None when nobody would see it."""
     if not sys.stderr.isatty():
         yield None
@@ -35,37 +34,11 @@ def file_progress(label: str) -> Iterator[Progress | None]:
         yield advance
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Leave the whole text at the path, or the file that was there before.
-
-    Errors: OSError when the folder cannot be made or written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def printable(value: object) -> object:
     """Return a JSON value whose texts can be encoded: unpaired surrogates become escapes."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {printable(key): printable(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [printable(inner) for inner in value]
-    return value
+    fields, elements = as_fields(value), as_elements(value)
+    if fields is not None:
+        return {str(printable(key)): printable(inner) for key, inner in fields.items()}
+    return value if elements is None else [printable(inner) for inner in elements]

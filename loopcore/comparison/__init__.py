@@ -1,1 +1,1 @@
-"""Contestants compared: on recorded runs by counterfactual replay, and what the figures are worth."""
+"""Contestants compared on recorded runs, and what the figures are worth."""

@@ -1,8 +1,8 @@
 """The baseline to beat: a step cap calibrated on lengths of successful runs alone.
 
 Theory of operation: one success is drawn from each calibration task; the cap is the
-⌈(n+1)(1−α)⌉-th smallest of their n lengths. A new success of an exchangeable task is then longer
-with a chance of at most α. The guarantee is marginal, over calibration and test together, so the
+⌈(n+1)(1−a)⌉-th smallest of their n lengths. A new success of an exchangeable task is then longer
+with a chance of at most a. The guarantee is marginal, over calibration and test together, so the
 figures are mean and spread over many splits of the tasks. Where the rank exceeds n there is no
 cap. A length is a number of turns, because a step bound counts turns.
 
@@ -54,7 +54,7 @@ class CapResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def calibrated_cap(lengths: Sequence[int], alpha: Fraction = ALPHA) -> int | None:
-    """Return the ⌈(n+1)(1−α)⌉-th smallest length, None when that rank exceeds n.
+    """Return the ⌈(n+1)(1−a)⌉-th smallest length, None when that rank exceeds n.
 
     Arguments: the lengths of n successes, one a task. Source: spec control, section 5.
     """

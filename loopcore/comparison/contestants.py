@@ -1,9 +1,9 @@
 """The contestants of an audit: naive rules that block, and levels A to D as they are shipped.
 
 Theory of operation: a row of the table is a controller with its limits and the phase in which it
-decides. A naive rule needs only the call, so it decides before dispatch and blocks the K-th one.
-The levels decide after a turn. A level without budgets is an entry of its own, so that a step
-bound does not hide what its detectors would have said later.
+decides. A naive rule needs only the call, so it decides before dispatch and blocks the K-th one;
+one that needs the result, like the levels, decides after a turn. A level without budgets is an
+entry of its own, so that a step bound does not hide what its detectors would have said later.
 
 Source: spec control, sections 1, 2 and 5.
 """
@@ -19,6 +19,7 @@ from loopcore.control.variants import variant
 
 TOTAL_3 = "total-3"
 NAIVE = ("consecutive-2", "consecutive-3", TOTAL_3)
+NAIVE_WITH_RESULT = ("consecutive-3-result", "total-3-result")
 LEVELS = ("A", "B", "C", "D")
 WITHOUT_BUDGETS = "{} without budgets"
 # Pairs whose saved shares are compared on the same runs.
@@ -36,6 +37,10 @@ def contestants() -> tuple[Contestant, ...]:
     naive = [
         Contestant(name=name, make=partial(variant, name), limits=unbounded, phase="before")
         for name in NAIVE
+    ]
+    naive += [
+        Contestant(name=name, make=partial(variant, name), limits=unbounded)
+        for name in NAIVE_WITH_RESULT
     ]
     levels = [
         Contestant(

@@ -1,4 +1,4 @@
-"""At which turn would a contestant have stopped this recorded run, and what had that spared?
+"""At which turn a contestant would have stopped a recorded run, and what that had spared.
 
 Theory of operation: the run's observations are shown to a fresh controller in order until it says
 stop. A contestant that decides after a turn has executed that whole turn; one that decides before

@@ -17,6 +17,8 @@ from loopcore.comparison.intervals import Interval, Rate
 
 UNKNOWN = "unknown"
 LISTED_MAX = 50
+# The contestant that is held against the calibrated cap.
+JUDGED = "D without budgets"
 _WARNINGS_MAX = 12
 
 
@@ -147,6 +149,7 @@ def _chapter(one: SetResult) -> str:
             )
         )
     parts.append(_cap(one.cap))
+    parts.append(_verdict(one))
     parts.append(_warnings(one.warnings))
     return "\n\n".join(part for part in parts if part)
 
@@ -157,8 +160,9 @@ def _rate(rate: Rate) -> str:
 
 
 def _false_stop_cells(row: Row) -> list[str]:
+    blind = f" (blind to progress on {row.blind_runs} runs)" if row.blind_runs else ""
     return [
-        row.contestant,
+        row.contestant + blind,
         row.phase,
         f"{row.false_stops.hits}/{row.false_stops.n}",
         _rate(row.false_stops),
@@ -210,7 +214,7 @@ def _spread(value: Spread | None, scale: float, unit: str) -> str:
 
 def _cap(cap: CapResult) -> str:
     head = (
-        f"Calibrated step cap (α = {cap.alpha}, {cap.splits} splits of the tasks,"
+        f"Calibrated step cap (alpha = {cap.alpha}, {cap.splits} splits of the tasks,"
         f" {cap.calibration_tasks} on the calibration side; marginal guarantee; mean ± standard"
         " deviation and range):"
     )
@@ -228,6 +232,25 @@ def _cap(cap: CapResult) -> str:
                 ]
             ],
         )
+    )
+
+
+def _verdict(one: SetResult) -> str:
+    """Return whether level D's detectors beat the calibrated cap here: more saved, no more harm."""
+    row = next((row for row in one.rows if row.contestant == JUDGED), None)
+    cap = one.cap
+    if row is None or cap.saved_share is None or cap.false_stop_share is None:
+        return ""
+    share = row.saved.share
+    if share is None or not row.false_stops.n:
+        return ""
+    false_stops = row.false_stops.hits / row.false_stops.n
+    better = share > cap.saved_share.mean and false_stops <= cap.false_stop_share.mean
+    verb = "beats" if better else "does not beat"
+    return (
+        f"{JUDGED} {verb} the calibrated cap on this set: it saves {percent(share)} with"
+        f" {percent(false_stops)} false stops, the cap {percent(cap.saved_share.mean)} with"
+        f" {percent(cap.false_stop_share.mean)} (means of the held-out halves)."
     )
 
 
@@ -250,8 +273,8 @@ def _left_out(result: AuditResult) -> str:
     if result.listed:
         outcome = {True: ", successful", False: ", failed", None: ""}
         lines = [
-            f"- {listed.set or listed.source}: {listed.item}: {listed.reason}{outcome[listed.success]}"
-            for listed in result.listed[:LISTED_MAX]
+            f"- {one.set or one.source}: {one.item}: {one.reason}{outcome[one.success]}"
+            for one in result.listed[:LISTED_MAX]
         ]
         if len(result.listed) > LISTED_MAX:
             lines.append(f"- and {len(result.listed) - LISTED_MAX} more, in the JSON result")

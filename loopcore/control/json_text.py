@@ -53,11 +53,11 @@ def parse_json(text: str) -> object:
     Errors: JsonTextError when the text is not JSON by RFC 8259 (NaN, a byte-order mark, …).
     """
     if _SURROGATE.search(text) is not None:
-        return _Reader(joined(text)).read()
+        return JsonReader(joined(text)).read()
     try:
         return _DECODER.decode(text)
     except RecursionError:
-        return _Reader(text).read()
+        return JsonReader(text).read()
     except JsonTextError:
         raise
     except ValueError as error:
@@ -79,9 +79,7 @@ def write_json(value: object) -> str:
     pending: list[object] = [value]
     while pending:
         item = pending.pop()
-        if isinstance(item, _Written):
-            parts.append(item.text)
-        elif isinstance(item, NumberText):
+        if isinstance(item, _Written | NumberText):
             parts.append(item.text)
         elif isinstance(item, dict):
             members = cast("dict[str, object]", item)
@@ -131,7 +129,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-class _Reader:
+class JsonReader:
     """Reads one text with a stack of its own, so depth costs memory and not the call stack."""
 
     def __init__(self, text: str) -> None:

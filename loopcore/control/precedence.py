@@ -1,8 +1,8 @@
 """Every answer that a level can give stands in one table, highest first.
 
 Theory of operation: rows give ranks, places in the table, and the lowest rank wins. The answer to
-an observation is its own. The decision of a turn is the highest of its observations' answers and takes
-effect when the turn is over, so whoever runs a loop keeps the answers of a turn and asks
+an observation is its own. The decision of a turn is the highest of its observations' answers and
+takes effect when the turn is over, so whoever runs a loop keeps the answers of a turn and asks
 `turn_decision` at its end.
 
 Source: spec controllers, sections 2 and 5.

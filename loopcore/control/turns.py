@@ -1,8 +1,8 @@
 """A stop takes effect when its turn is over; from then on it is the only answer.
 
 Theory of operation: a controller enters each observation here first. That checks the order, tells
-whether a turn begins, and answers at once where an earlier turn ended in a stop. After deciding, the
-controller settles its rank, and the highest rank of the turn is kept.
+whether a turn begins, and answers at once where an earlier turn ended in a stop. After deciding,
+the controller settles its rank, and the highest rank of the turn is kept.
 
 Source: spec controllers, section 2.
 """

@@ -27,6 +27,8 @@ from loopcore.control.turns import Turns
 from loopcore.errors import UsageError
 
 KEYS_MAX = 1_000_000
+# One call repeats nothing.
+REPEAT_MIN = 2
 # A K or N of more digits than these would never be reached.
 _NAME = re.compile(
     r"(?:(consecutive|total)-([1-9][0-9]{0,8})(-result)?)|(?:step-cap-([1-9][0-9]{0,8}))"
@@ -65,7 +67,7 @@ def variant(name: str) -> RepeatedCall | StepCap:
     match = _NAME.fullmatch(name)
     if match is not None and match[4] is not None:
         return StepCap(int(match[4]))
-    if match is None or int(match[2]) < 2:
+    if match is None or int(match[2]) < REPEAT_MIN:
         raise UsageError(
             f"controller: expected one of {', '.join(LEVELS)}, consecutive-K, total-K, "
             f"consecutive-K-result, total-K-result (K at least 2) or step-cap-N, got {name!a}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal
 
-from loopcore.recordings.nodes import Node, malformed
+from loopcore.recordings.nodes import Node
 
 MICROUNITS = Decimal(1_000_000)
 AMOUNT_MAX = Decimal(10**12)
@@ -133,8 +133,8 @@ class UsageMeter:
     added. One call does not mix the two.
     """
 
-    totals: dict[str, int] = field(default_factory=dict)
-    kinds: dict[str, UsageKind] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict[str, int])
+    kinds: dict[str, UsageKind] = field(default_factory=dict[str, UsageKind])
 
     def record(self, call: str, kind: UsageKind, value: int, node: Node) -> None:
         """Enter one usage record; `node` is where it stands, for complaints."""
@@ -160,8 +160,8 @@ class CallBook:
 
     file: str
     reusable: bool = False
-    contents: dict[str, object] = field(default_factory=dict)
-    answers: dict[str, object] = field(default_factory=dict)
+    contents: dict[str, object] = field(default_factory=dict[str, object])
+    answers: dict[str, object] = field(default_factory=dict[str, object])
     reused: int = 0
 
     def open(self, call: str, content: object, node: Node) -> bool:
@@ -203,19 +203,3 @@ def total_or_unknown(values: Iterable[int | None]) -> int | None:
 def optional_count(node: Node | None) -> int | None:
     """Return a recorded count, or None when nothing was recorded."""
     return None if node is None else node.count()
-
-
-__all__ = [
-    "CallBook",
-    "CostLedger",
-    "Priced",
-    "Prices",
-    "UsageKind",
-    "UsageMeter",
-    "amount",
-    "malformed",
-    "microunits",
-    "optional_count",
-    "price_usage",
-    "total_or_unknown",
-]

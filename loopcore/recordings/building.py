@@ -21,6 +21,8 @@ from loopcore.recordings.model import Listed, Run
 RESULT_BYTES_MAX = 64 * 1024
 ERROR_WORDS_MAX = 6
 _CUT_MARGIN = 4
+# The bits of a byte that continues a character in UTF-8.
+_KIND_BITS, _CONTINUATION = 0xC0, 0x80
 NO_CALL = "no agent call"
 
 _WORD = re.compile(r"[A-Za-z]+")
@@ -43,7 +45,7 @@ class Call:
 class Turn:
     """What one turn of the agent did and consumed; `cost` None is an unknown cost."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list[Call])
     model_calls: int | None = 1
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -55,8 +57,8 @@ class Turn:
 class Imported:
     """What one file gave."""
 
-    runs: list[Run] = field(default_factory=list)
-    listed: list[Listed] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list[Run])
+    listed: list[Listed] = field(default_factory=list[Listed])
 
 
 def cut_result(text: str | None) -> tuple[str | None, str | None]:
@@ -69,7 +71,7 @@ def cut_result(text: str | None) -> tuple[str | None, str | None]:
     from loopcore.control.fingerprints import result_fingerprint
 
     end = RESULT_BYTES_MAX
-    while data[end] & 0xC0 == 0x80:
+    while data[end] & _KIND_BITS == _CONTINUATION:
         end -= 1
     return data[:end].decode("utf-8", "surrogatepass"), result_fingerprint(text)
 
@@ -83,9 +85,9 @@ def error_kind(text: str) -> str:
     first = text.strip().split("\n", 1)[0]
     words: list[str] = []
     for token in _TOKEN.findall(first):
-        token = token.strip("'\"`.!?")
-        if _WORD.fullmatch(token) and token[1:] == token[1:].lower():
-            words.append(token.lower())
+        word = token.strip("'\"`.!?")
+        if _WORD.fullmatch(word) and word[1:] == word[1:].lower():
+            words.append(word.lower())
         if len(words) == ERROR_WORDS_MAX:
             break
     return "_".join(words) or "error"

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
+from loopcore.recordings.nodes import as_elements, as_fields
+
 
 class _Text(str):
     """JSON text that is finished, as opposed to a text value."""
@@ -28,23 +30,25 @@ def exact_json(value: object) -> str:
     pending: list[object] = [value]
     while pending:
         item = pending.pop()
+        fields, elements = as_fields(item), as_elements(item)
         if isinstance(item, _Text):
             parts.append(item)
         elif isinstance(item, Decimal):
             parts.append(str(item))
-        elif isinstance(item, dict):
-            pending.append(_Text("}"))
-            for number, (key, inner) in reversed(list(enumerate(item.items()))):
-                comma = "," if number else ""
-                pending.extend((inner, _Text(f"{comma}{json.dumps(str(key))}:")))
+        elif fields is not None:
             parts.append("{")
-        elif isinstance(item, (list, tuple)):
+            pending.append(_Text("}"))
+            comma = len(fields)
+            for key, inner in reversed(fields.items()):
+                comma -= 1
+                pending.extend((inner, _Text(f"{',' if comma else ''}{json.dumps(key)}:")))
+        elif elements is not None:
+            parts.append("[")
             pending.append(_Text("]"))
-            for number, inner in reversed(list(enumerate(item))):
-                pending.append(inner)
+            for number in range(len(elements) - 1, -1, -1):
+                pending.append(elements[number])
                 if number:
                     pending.append(_Text(","))
-            parts.append("[")
         else:
             parts.append(json.dumps(item, allow_nan=False))
     return "".join(parts)

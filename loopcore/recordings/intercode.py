@@ -39,10 +39,9 @@ _BRACKETED = re.compile(r"\s*([a-z_]+)\[(.*)\]\s*", re.DOTALL)
 
 def matches(root: Node) -> bool:
     """Return whether the document has this format's outline."""
-    if not isinstance(root.value, dict) or not root.value:
+    if root.fields() is None:
         return False
-    entries = root.value.values()
-    return any(isinstance(entry, dict) and "turn_history" in entry for entry in entries)
+    return any("turn_history" in (entry.fields() or {}) for _, entry in root.entries())
 
 
 def read(root: Node) -> Imported:

@@ -61,10 +61,10 @@ FORMAT_NAMES = (*FORMATS, OBSERVATION_LOG)
 class _Harvest:
     """What the files gave so far."""
 
-    runs: list[Run] = field(default_factory=list)
-    listed: list[Listed] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list[Run])
+    listed: list[Listed] = field(default_factory=list[Listed])
+    problems: list[Problem] = field(default_factory=list[Problem])
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict[str, list[Outcome]])
 
 
 def load(
@@ -92,6 +92,10 @@ def load(
             _read(file, format, named, shell_progress, harvest)
         except InputError as error:
             harvest.problems.append(_problem(file, error))
+        except RecursionError:
+            # Comparing two copies of a value recurses as deep as the value is nested.
+            deep = malformed(file, "$", "is nested too deeply")
+            harvest.problems.append(_problem(file, deep))
         if on_file is not None:
             on_file(number + 1, len(files))
     runs = [_judged(run, harvest.outcomes) for run in harvest.runs]
@@ -224,9 +228,8 @@ def _with_own_names(runs: list[Run]) -> list[Run]:
     renamed: list[Run] = []
     for run in runs:
         count = taken[run.set, run.run_id] = taken.get((run.set, run.run_id), 0) + 1
-        if count > 1:
-            run = msgspec.structs.replace(run, run_id=f"{run.run_id}#{count}", trial=run.trial)
-        renamed.append(run)
+        name = run.run_id if count == 1 else f"{run.run_id}#{count}"
+        renamed.append(msgspec.structs.replace(run, run_id=name))
     return renamed
 
 

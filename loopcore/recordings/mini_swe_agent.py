@@ -54,15 +54,16 @@ _BLOCK = re.compile(r"```bash\s*\n(.*?)\n```", re.DOTALL)
 _RETURN_CODE = re.compile(r"<returncode>(-?\d+)</returncode>")
 _TIMED_OUT = "The last command <command>"
 _MUTATES = re.compile(
-    r"\bsed\s+(-\S+\s+)*-i|>>?\s*[\w./~$\"'-]|\btee\b|\bgit\s+apply\b|\bpatch\b|\bmv\b|\bcp\b|\brm\b"
-    r"|\bmkdir\b|\btouch\b"
+    r"\bsed\s+(-\S+\s+)*-i|(?<![0-9&])>>?\s*[\w./~$\"'-]"
+    r"|(?:^|[;&|(]\s*)(?:tee|patch|git\s+apply|mv|cp|rm|mkdir|touch)\s",
+    re.MULTILINE,
 )
 
 
 def matches(root: Node) -> bool:
     """Return whether the document has this format's outline."""
-    value = root.value
-    return isinstance(value, dict) and ("trajectory_format" in value or "messages" in value)
+    fields = root.fields() or {}
+    return "trajectory_format" in fields or "messages" in fields
 
 
 def read(root: Node, *, shell_progress: bool = False) -> Imported:
@@ -234,7 +235,8 @@ def _guess_progress(turns: list[Turn]) -> None:
             command = str(call.arguments)
             new = command not in seen
             seen.add(command)
-            call.progress = new and call.error_class is None and bool(_MUTATES.search(command))
+            ended_well = call.result is not None and call.error_class is None
+            call.progress = new and ended_well and bool(_MUTATES.search(command))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,13 +259,11 @@ _AGGREGATE = {
 
 def is_report(root: Node) -> bool:
     """Return whether the document is an aggregate or an instance report."""
-    value = root.value
-    if not isinstance(value, dict):
-        return False
-    if "resolved_ids" in value or isinstance(value.get("resolved"), bool):
+    fields = root.fields() or {}
+    if "resolved_ids" in fields or "resolved" in fields:
         return True
-    inner = list(value.values())
-    return len(inner) == 1 and isinstance(inner[0], dict) and "resolved" in inner[0]
+    inner = [node.fields() or {} for _, node in root.entries()] if len(fields) == 1 else []
+    return any("resolved" in one for one in inner)
 
 
 def outcomes(root: Node, folder: str) -> list[Outcome]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from loopcore.errors import InputError
 
-_NAMES = {
+_NAMES: dict[type[object], str] = {
     type(None): "null",
     bool: "a boolean",
     int: "a number",
@@ -33,6 +33,18 @@ def kind_of(value: object) -> str:
 def malformed(file: str, place: str, message: str) -> InputError:
     """Return the error that names this file and this place in it."""
     return InputError("malformed", f"{file}: {place}: {message}", path=f"{file}: {place}")
+
+
+def as_fields(value: object) -> dict[str, object] | None:
+    """Return a decoded object, None for any other value."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None
+
+
+def as_elements(value: object) -> list[object] | None:
+    """Return a decoded list (or a tuple of ours) as a list, None for any other value."""
+    if isinstance(value, list):
+        return cast("list[object]", value)
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +73,20 @@ class Node:
     def _expected(self, wanted: str) -> NoReturn:
         self.reject(f"expected {wanted}, got {kind_of(self.value)}")
 
+    def fields(self) -> dict[str, object] | None:
+        """Return the fields of an object, None for any other value."""
+        return as_fields(self.value)
+
+    def elements(self) -> list[object] | None:
+        """Return the elements of a list, None for any other value."""
+        return as_elements(self.value)
+
     def mapping(self) -> dict[str, object]:
         """Return the value as an object."""
-        if not isinstance(self.value, dict):
+        fields = self.fields()
+        if fields is None:
             self._expected("an object")
-        return self.value
+        return fields
 
     def field(self, name: str) -> Node:
         """Return the named field, which must be there (it may be null)."""
@@ -81,9 +102,10 @@ class Node:
 
     def array(self) -> list[Node]:
         """Return the elements of a list."""
-        if not isinstance(self.value, list):
+        elements = self.elements()
+        if elements is None:
             self._expected("a list")
-        return [Node(element, self.file, self, i) for i, element in enumerate(self.value)]
+        return [Node(element, self.file, self, i) for i, element in enumerate(elements)]
 
     def entries(self) -> Iterator[tuple[str, Node]]:
         """Yield the fields of an object in the order of the file."""

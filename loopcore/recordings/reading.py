@@ -122,9 +122,9 @@ def _reject_not_finite(root: Node, name: str) -> None:
         node = pending.pop()
         if isinstance(node.value, _NotFinite):
             node.reject(f"{name} is not a JSON number")
-        if isinstance(node.value, dict):
+        if node.fields() is not None:
             pending.extend(reversed([child for _, child in node.entries()]))
-        elif isinstance(node.value, list):
+        elif node.elements() is not None:
             pending.extend(reversed(node.array()))
 
 

@@ -51,7 +51,7 @@ SIGNAL = (
 
 def matches(root: Node) -> bool:
     """Return whether the document has this format's outline."""
-    return isinstance(root.value, dict) and "simulations" in root.value
+    return "simulations" in (root.fields() or {})
 
 
 def read(root: Node) -> Imported:

@@ -42,9 +42,8 @@ SIGNAL = (
 
 def matches(root: Node) -> bool:
     """Return whether the document has this format's outline."""
-    value = root.value
-    first = value[0] if isinstance(value, list) and value else None
-    return isinstance(first, dict) and "traj" in first
+    first = root.array()[:1] if root.elements() is not None else []
+    return any("traj" in (entry.fields() or {}) for entry in first)
 
 
 def read(root: Node) -> Imported:

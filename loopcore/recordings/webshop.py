@@ -43,7 +43,7 @@ _REFUSED = "Invalid action!"
 
 def matches(root: Node) -> bool:
     """Return whether the document has this format's outline."""
-    return isinstance(root.value, dict) and "nbformat" in root.value
+    return "nbformat" in (root.fields() or {})
 
 
 def read(root: Node, *, thoughts_are_calls: bool = False) -> Imported:

@@ -9,7 +9,7 @@ import json
 
 import pytest
 import rfc8785
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopcore.testing.naive import evaluate, evaluate_bytes, evaluate_stream
@@ -164,6 +164,28 @@ def test_every_unicode_scalar_value_may_be_escaped_or_not(character: int) -> Non
         assert decode_document(document)[0]["policy_id"] == chr(character)
 
 
+REFERENCE: Json = {"evaluator_release": "loopcore-reference/1"}
+RELATIONS: list[tuple[Json, str]] = [
+    (REFERENCE | {"deadline_unix_ms": 1, "max_input_tokens": 1}, "deadline_unix_ms"),
+    (REFERENCE | {"max_output_tokens": 0, "cycle_repeats": 2}, "max_output_tokens"),
+    (REFERENCE | {"cycle_repeats": 2}, "cycle_repeats"),
+    ({"cycle_repeats": 2}, "cycle_repeats"),
+    ({"max_cycle_length": 2}, "cycle_repeats"),
+]
+
+
+@pytest.mark.parametrize(("changes", "field"), RELATIONS)
+def test_a_relation_between_policy_fields_yields_to_malformed_only(
+    changes: Json, field: str
+) -> None:
+    gap = STEP | {"sequence": 9}
+    error = as_record(evaluate(POLICY | changes, [gap])["error"])
+    assert (error["code"], error["path"]) == ("invalid_policy", f"$.policy.{field}")
+    assert error["step"] is None
+    spoilt = evaluate(POLICY | changes, [gap | {"outcome": "maybe"}])
+    assert defect(spoilt) == "$.steps[0].outcome"
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -224,6 +246,9 @@ def test_more_steps_than_a_million_are_refused_before_any_is_read() -> None:
     assert defect(evaluate_stream(stream.encode())) == "$.steps"
 
 
+# Several programs share the machine, so that time says nothing about the model here.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 KEYS = st.text(st.characters(max_codepoint=0x7F), max_size=4)
 LEAVES = st.none() | st.booleans() | st.integers(0, INTEGER_MAX) | st.text()
 VALUES = st.recursive(
@@ -231,17 +256,20 @@ VALUES = st.recursive(
 )
 
 
+@UNTIMED
 @given(value=VALUES)
 def test_canonical_bytes_equal_those_of_an_independent_rfc_8785_library(value: object) -> None:
     assert canonical(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
 
 
+@UNTIMED
 @given(data=st.binary() | st.text(st.sampled_from('{}[]:,"\\u0d81.-e\n ')).map(str.encode))
 def test_any_bytes_have_an_answer(data: bytes) -> None:
     for answer in (evaluate_bytes(data), evaluate_stream(data)):
         assert str(defect(answer)).startswith("$")
 
 
+@UNTIMED
 @given(data=st.data())
 def test_a_damaged_document_has_an_answer(data: st.DataObject) -> None:
     good = DOCUMENT.encode()
@@ -257,6 +285,7 @@ ANYTHING = st.recursive(
 )
 
 
+@UNTIMED
 @given(field=st.sampled_from([*STEP]), value=ANYTHING)
 def test_any_python_values_have_an_answer(field: str, value: object) -> None:
     assert str(defect(evaluate(value, [STEP]))).startswith("$.policy")

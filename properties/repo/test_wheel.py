@@ -78,8 +78,8 @@ RUNS = {
     "lab": CommandRun(arguments=(), shows="completed"),
     "verify": CommandRun(arguments=("--profile", "quick"), shows="held"),
     "mutate": CommandRun(arguments=("--profile", "quick")),
-    "import": CommandRun(arguments=("--help",), shows="usage"),
-    "audit": CommandRun(arguments=("--help",), shows="usage"),
+    "import": CommandRun(arguments=("logs", "--out", "observations")),
+    "audit": CommandRun(arguments=()),
     "assess": CommandRun(arguments=("--profile", "quick")),
     "report": CommandRun(arguments=("--help",), shows="usage"),
 }
@@ -147,8 +147,8 @@ def binaries(wheel: Path, root: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def project(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a user's project with packages, tests, a trace and its receipt."""
+def project(root: Path, binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a user's project with packages, tests, logs, a trace and its receipt."""
     folder = tmp_path_factory.mktemp("project")
     for name in OWN_PACKAGES:
         (folder / name).mkdir()
@@ -156,6 +156,7 @@ def project(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "properties" / "test_mine.py").write_text(OWN_PROPERTY)
     (folder / "test_own.py").write_text(OWN_TEST)
     (folder / "trace.json").write_text(json.dumps(TRACE))
+    shutil.copytree(root / "loopcore" / "recordings" / "samples", folder / "logs")
     receipt = must([str(binaries / "loopcore"), "evaluate", "trace.json"], folder)
     (folder / "receipt.json").write_text(receipt)
     return folder

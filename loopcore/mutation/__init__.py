@@ -1,0 +1,1 @@
+"""Mutation: faults planted on purpose in traces, in receipts and in the evaluator itself."""

@@ -1,0 +1,1 @@
+"""Result files become one report in three forms; nothing here measures."""

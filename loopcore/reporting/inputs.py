@@ -1,0 +1,155 @@
+"""A folder of result files becomes typed results, or one sentence says which file is at fault.
+
+Theory of operation: every JSON file below the folder names its schema. Known results are decoded,
+files that loopcore writes beside its results are passed over by their schema, and anything else is
+refused: a report that leaves out a file in silence would look whole and not be.
+
+The assessment file is written by `loopcore assess`. It says which command ran, which stages were
+finished, and which audit is of the shipped samples.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from loopcore.comparison.audit import SCHEMA as AUDIT_SCHEMA
+from loopcore.comparison.audit import AuditResult
+from loopcore.errors import InputError, UsageError
+from loopcore.lab import LabReport
+from loopcore.results import MutateResult, VerifyResult, read_result
+from loopcore.reporting.view import REPORT_SCHEMA
+
+FILES_MAX = 10_000
+FILE_BYTES_MAX = 256 * 1024 * 1024
+ASSESSMENT_FILE = "assessment.json"
+
+StageState = Literal["done", "interrupted", "failed", "not run"]
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage of an assessment: its result file below the folder, and how far it came."""
+
+    name: str
+    file: str
+    state: StageState
+    reason: str | None = None
+
+
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+    """What `loopcore assess` was asked and how far it came.
+
+    Fields: the command that repeats it; logs as they were named; the file that holds the audit of
+    the shipped samples; versions of what took part, by name.
+    """
+
+    schema: Literal["loopcore/assessment/1"] = "loopcore/assessment/1"
+    loopcore_version: str
+    command: str
+    logs: tuple[str, ...]
+    samples_file: str
+    stages: tuple[Stage, ...]
+    versions: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Whatever results there are; `samples` is the audit of runs that we wrote ourselves."""
+
+    verify: VerifyResult | None = None
+    mutate: MutateResult | None = None
+    audits: tuple[AuditResult, ...] = ()
+    samples: AuditResult | None = None
+    lab: LabReport | None = None
+    assessment: Assessment | None = None
+
+
+class _Header(msgspec.Struct, frozen=True):
+    schema: str
+
+
+_SCHEMAS = {
+    "loopcore/verify-result/1": "verify",
+    "loopcore/mutate-result/1": "mutate",
+    AUDIT_SCHEMA: "audit",
+    "loopcore/lab-report/1": "lab",
+    "loopcore/assessment/1": "assessment",
+}
+# Written by loopcore too, but no result that a report shows.
+_PASSED_OVER = {REPORT_SCHEMA, "loopcore/counterexample/1"}
+
+
+def read_results(folder: Path) -> Results:
+    """Return the results of every file below the folder.
+
+    Errors: UsageError where the folder is missing, holds no result, or holds two of one kind;
+    InputError naming the file that does not decode or whose schema is not known.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder of result files")
+    found: dict[str, list[Path]] = {kind: [] for kind in _SCHEMAS.values()}
+    for path in _files(folder):
+        kind = _kind(path)
+        if kind is not None:
+            found[kind].append(path)
+    if not any(found.values()):
+        raise UsageError(f"{folder}: holds no result file of loopcore")
+    for kind, paths in found.items():
+        if kind != "audit" and len(paths) > 1:
+            raise UsageError(
+                f"{paths[0]} and {paths[1]}: two {kind} results; name the folder of one"
+            )
+    return _read(folder, found)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return every JSON file below the folder, in order; links to folders are not followed."""
+    paths: list[Path] = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths += [
+            Path(root, name)
+            for name in sorted(names)
+            if name.endswith(".json") and not name.startswith(".")
+        ]
+        if len(paths) > FILES_MAX:
+            raise UsageError(f"{folder}: holds more than {FILES_MAX} files; name a smaller folder")
+    return paths
+
+
+def _kind(path: Path) -> str | None:
+    """Return which result a file holds, None for one that is passed over."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InputError("unreadable", f"{path}: {error.strerror}.") from None
+    if size > FILE_BYTES_MAX:
+        raise InputError("malformed", f"{path}: is larger than a result file may be.", path="$")
+    if size == 0:
+        raise InputError("malformed", f"{path}: is empty.", path="$")
+    schema = read_result(path, _Header).schema
+    if schema in _PASSED_OVER:
+        return None
+    if schema not in _SCHEMAS:
+        raise InputError(
+            "malformed", f"{path}: its schema {schema!r} is none of a result of loopcore.", path="$"
+        )
+    return _SCHEMAS[schema]
+
+
+def _read(folder: Path, found: dict[str, list[Path]]) -> Results:
+    assessment = read_result(found["assessment"][0], Assessment) if found["assessment"] else None
+    own = None if assessment is None else folder / assessment.samples_file
+    audits = {path: read_result(path, AuditResult) for path in found["audit"]}
+    return Results(
+        verify=read_result(found["verify"][0], VerifyResult) if found["verify"] else None,
+        mutate=read_result(found["mutate"][0], MutateResult) if found["mutate"] else None,
+        audits=tuple(result for path, result in audits.items() if path != own),
+        samples=None if own is None else audits.get(own),
+        lab=read_result(found["lab"][0], LabReport) if found["lab"] else None,
+        assessment=assessment,
+    )

@@ -1,0 +1,488 @@
+"""Every importer reads its samples as they are meant, and refuses a bad file with file and place."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopcore.errors import UsageError
+from loopcore.recordings import observation_log
+from loopcore.recordings.exact import exact_json
+from loopcore.recordings.load import load, samples
+from loopcore.recordings.model import Loaded, Run, is_call
+from loopcore.recordings.nodes import as_elements, as_fields
+
+SAMPLES = load([samples()])
+JSON_SAMPLES = sorted(
+    file for file in samples().rglob("*") if file.suffix in (".json", ".ipynb", ".jsonl")
+)
+TRAJECTORY = "mini-swe-agent-1.1/runs/harbour__tide-1/harbour__tide-1.traj.json"
+
+
+def run_named(name: str, loaded: Loaded = SAMPLES) -> Run:
+    found = [run for run in loaded.runs if run.run_id == name]
+    assert len(found) == 1, [run.run_id for run in loaded.runs]
+    return found[0]
+
+
+def written(folder: Path, name: str, data: bytes | str) -> Path:
+    file = folder / name
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return file
+
+
+def the_problem(loaded: Loaded) -> tuple[str, str]:
+    assert not loaded.runs
+    assert len(loaded.problems) == 1, loaded.problems
+    problem = loaded.problems[0]
+    assert problem.source in problem.place
+    assert problem.message.startswith(problem.source)
+    return problem.code, problem.place
+
+
+# Set: runs, successes, failures without a call are not counted, censored runs.
+EXPECTED = {
+    "InterCode": (7, 4, 2),
+    "WebShop": (4, 1, 1),
+    "mini-swe-agent 1": (2, 1, 0),
+    "mini-swe-agent 1.1": (3, 1, 1),
+    "night jobs": (2, 1, 1),
+    "tau-bench": (5, 2, 1),
+    "tau2": (3, 2, 1),
+}
+
+
+def test_the_samples_hold_the_runs_that_they_were_written_to_hold() -> None:
+    counts = {
+        name: (len(runs), sum(run.success is True for run in runs), sum(r.censored for r in runs))
+        for name, runs in SAMPLES.sets()
+    }
+    assert counts == EXPECTED
+    assert SAMPLES.problems == ()
+
+
+def test_a_run_without_a_call_is_listed_with_its_outcome_and_never_counted() -> None:
+    without = [(one.set, one.success) for one in SAMPLES.listed if one.reason == "no agent call"]
+    assert sorted(without, key=str) == [
+        ("InterCode", False),
+        ("WebShop", False),
+        ("mini-swe-agent 1.1", None),
+        ("tau-bench", False),
+        ("tau-bench", True),
+        ("tau2", False),
+    ]
+    assert all(any(map(is_call, run.observations)) for run in SAMPLES.runs)
+
+
+def test_observations_are_numbered_upward_and_usage_stands_on_the_first_of_a_turn() -> None:
+    for run in SAMPLES.runs:
+        places = [(seen.turn, seen.action) for seen in run.observations]
+        assert places == sorted(set(places))
+        assert all(
+            seen.action == 1 or seen.usage.model_calls is None for seen in run.observations
+        )
+
+
+def test_parallel_calls_share_a_turn_and_each_gets_its_own_result() -> None:
+    run = run_named("s-parallel")
+    pair = [seen for seen in run.observations if seen.turn == 2]
+    assert [(seen.action, seen.tool) for seen in pair] == [(1, "get_meter"), (2, "get_meter")]
+    assert [json.loads(str(seen.result))["year"] for seen in pair] == [2019, 2027]
+    assert pair[0].usage.tool_calls == 2
+    both = run_named("harbour__tide-1").observations[:2]
+    assert [(seen.turn, seen.action) for seen in both] == [(1, 1), (1, 2)]
+
+
+def test_the_simulated_users_calls_are_not_the_agents() -> None:
+    assert all(seen.tool != "check_display" for seen in run_named("s-parallel").observations)
+
+
+def test_a_write_that_succeeds_is_progress_and_one_that_fails_is_an_error() -> None:
+    calls = [seen for seen in run_named("s-parallel").observations if seen.tool == "send_bill"]
+    assert [(seen.progress, seen.error_class) for seen in calls] == [
+        (0, "error_no_bill_is_open_for"),
+        (1, None),
+    ]
+    text = [seen for seen in run_named("s-parallel").observations if seen.tool is None]
+    assert text
+    assert all(seen.progress is None for seen in text)
+
+
+def test_the_oracles_reward_reaches_no_observation() -> None:
+    for run in SAMPLES.runs:
+        if run.set == "InterCode":
+            assert run.oracle_rewards is not None
+            assert len(run.oracle_rewards) == len(run.observations)
+            assert all(seen.progress is None for seen in run.observations)
+            assert all(seen.verified is None for seen in run.observations)
+
+
+def test_changing_the_oracles_rewards_changes_no_observation(tmp_path: Path) -> None:
+    document = json.loads((samples() / "intercode/multi-turn.json").read_text())
+    before = load([written(tmp_path, "a.json", json.dumps(document))])
+    for entry in document.values():
+        history = entry["turn_history"]
+        history["rewards"] = [0.25 for _ in history["rewards"]]
+    after = load([written(tmp_path, "a.json", json.dumps(document))])
+    assert [run.observations for run in before.runs] == [run.observations for run in after.runs]
+
+
+def test_a_text_that_is_no_observation_text_becomes_its_json() -> None:
+    assert run_named("multi-turn:4").observations[0].result == "4"
+
+
+def test_a_format_error_is_a_turn_without_a_call() -> None:
+    wrong = [
+        seen for seen in run_named("mill__grain-1").observations if seen.error_class == "format_error"
+    ]
+    assert [(seen.turn, seen.tool) for seen in wrong] == [(5, None)]
+
+
+def test_a_timeout_and_an_exit_status_are_error_classes() -> None:
+    classes = {seen.error_class for seen in run_named("mill__grain-2").observations}
+    assert classes == {None, "timeout"}
+    assert {s.error_class for s in run_named("harbour__tide-2").observations} == {None, "exit_1"}
+
+
+def test_a_thought_in_the_shop_is_not_a_call() -> None:
+    assert [seen.tool for seen in run_named("0").observations] == [
+        "search",
+        None,
+        "click",
+        "click",
+        "click",
+    ]
+
+
+def test_costs_are_exact_microunits_and_an_unpriced_model_is_unknown() -> None:
+    priced = run_named("harbour__tide-3")
+    assert priced.cost_known
+    costs = [seen.usage.cost_microunits for seen in priced.observations]
+    assert sum(cost or 0 for cost in costs) == 4 * 312 + 415
+    unpriced = run_named("s-unpriced")
+    assert not unpriced.cost_known
+    assert [s.usage.cost_microunits for s in unpriced.observations] == [0, None, None, None]
+    assert "3 model calls have tokens and no price" in unpriced.warnings[0]
+
+
+def test_the_shell_heuristic_is_off_unless_it_is_asked_for_and_says_what_it_is() -> None:
+    file = samples() / TRAJECTORY
+    assert all(seen.progress is None for seen in run_named("harbour__tide-1").observations)
+    guessed = load([file], shell_progress=True).runs[0]
+    assert guessed.signal.startswith("heuristic")
+    advanced = [str(s.arguments) for s in guessed.observations if s.progress == 1]
+    assert len(advanced) == len(set(advanced)) == 5
+    assert not any("pytest" in command for command in advanced)
+
+
+def test_a_trajectory_without_a_report_has_an_unknown_outcome() -> None:
+    run = load([samples() / TRAJECTORY]).runs[0]
+    assert run.success is None
+    assert run.warnings[-1] == "no report among the named paths tells its outcome"
+
+
+def test_the_nearest_report_counts_and_equals_that_contradict_leave_it_unknown(
+    tmp_path: Path,
+) -> None:
+    near = tmp_path / "a" / "runs"
+    near.mkdir(parents=True)
+    written(near, "t.traj.json", (samples() / TRAJECTORY).read_bytes())
+    name = "harbour__tide-1"
+    written(tmp_path, "far.json", json.dumps({"resolved_ids": [name]}))
+    written(tmp_path / "a", "near.json", json.dumps({"resolved_ids": [], "error_ids": [name]}))
+    assert run_named(name, load([tmp_path])).success is False
+    written(tmp_path / "a", "other.json", json.dumps({"resolved_ids": [name]}))
+    contradicted = run_named(name, load([tmp_path]))
+    assert contradicted.success is None
+    assert "contradict" in contradicted.warnings[-1]
+
+
+def test_files_beside_the_logs_are_listed_and_do_no_harm(tmp_path: Path) -> None:
+    written(tmp_path, "LICENSE", "text")
+    written(tmp_path, "notes.json", '{"a": 1}')
+    written(tmp_path, "log.json", (samples() / "tau2/meters.json").read_bytes())
+    loaded = load([tmp_path])
+    assert len(loaded.runs) == 3
+    assert not loaded.problems
+    reasons = {Path(one.source).name: one.reason for one in loaded.listed}
+    assert reasons["LICENSE"] == "not a log by its name"
+    assert reasons["notes.json"] == "no known format"
+
+
+def test_one_bad_file_does_not_lose_the_others(tmp_path: Path) -> None:
+    written(tmp_path, "bad.json", '{"simulations": [')
+    written(tmp_path, "good.json", (samples() / "tau2/meters.json").read_bytes())
+    loaded = load([tmp_path, tmp_path / "missing.json"])
+    assert len(loaded.runs) == 3
+    assert sorted(problem.code for problem in loaded.problems) == ["malformed", "unreadable"]
+
+
+def test_a_file_named_twice_is_read_once_and_equal_names_are_told_apart(tmp_path: Path) -> None:
+    file = samples() / "tau2/meters.json"
+    assert len(load([file, file]).runs) == 3
+    copy = written(tmp_path, "copy.json", file.read_bytes())
+    names = [run.run_id for run in load([file, copy]).runs]
+    assert len(names) == len(set(names)) == 6
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "malformed"),
+    "blank": (b"  \n", "malformed"),
+    "binary": (bytes(range(256)), "malformed"),
+    "truncated": ((samples() / "tau2/meters.json").read_bytes()[:700], "malformed"),
+    "byte-order mark": (b"\xef\xbb\xbf[]", "malformed"),
+    "UTF-16": ('{"simulations": []}'.encode("utf-16"), "malformed"),
+    "UTF-16 without a mark": ("[1]".encode("utf-16-le"), "malformed"),
+    "deep": (b"[" * 200_000, "malformed"),
+    "deep and closed": (b'{"simulations":' + b"[" * 9_000 + b"]" * 9_000 + b"}", "malformed"),
+    "not a number": (b'{"simulations": [], "info": NaN}', "malformed"),
+    "infinite": (b'[{"traj": [], "reward": -Infinity}]', "malformed"),
+    "huge integer": (b'{"simulations": 1' + b"0" * 9_000 + b"}", "malformed"),
+    "huge exponent": (b'{"simulations": 1e999999999999}', "malformed"),
+    "wrong outline": (b'{"a": 1}', "malformed"),
+    "a scalar": (b"7", "malformed"),
+    "an empty list": (b"[]", "malformed"),
+    "wrong version": (b'{"trajectory_format": "mini-swe-agent-9", "messages": []}', "malformed"),
+    "no version": (b'{"messages": [], "info": {}}', "malformed"),
+    "wrong notebook": (b'{"nbformat": 3, "cells": []}', "malformed"),
+    "empty notebook": (b'{"nbformat": 4, "cells": []}', "malformed"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_bytes_are_one_problem_that_names_the_file(name: str, tmp_path: Path) -> None:
+    data, code = BAD[name]
+    assert the_problem(load([written(tmp_path, "log.json", data)]))[0] == code
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder in a file", "null in the name", "too large"])
+def test_a_path_that_cannot_be_read_is_one_problem(kind: str, tmp_path: Path) -> None:
+    file = written(tmp_path, "file.json", "{}")
+    path = {
+        "missing": str(tmp_path / "none.json"),
+        "folder in a file": str(file / "log.json"),
+        "null in the name": str(tmp_path / "a\0b.json"),
+        "too large": str(tmp_path / "large.json"),
+    }[kind]
+    if kind == "too large":
+        with open(path, "wb") as large:
+            large.write(b"[")
+            large.truncate(100 * 1024 * 1024)
+    assert the_problem(load([path]))[0] == "unreadable"
+
+
+def test_a_hundred_megabytes_of_brackets_under_a_larger_limit_are_still_only_malformed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopcore.recordings.reading.FILE_BYTES_MAX", 2**30)
+    file = written(tmp_path, "log.json", b"[" * 1_000_000)
+    assert the_problem(load([file]))[0] == "malformed"
+
+
+def test_an_unknown_format_name_is_the_callers_fault() -> None:
+    with pytest.raises(UsageError, match="known are tau-bench"):
+        load([samples()], format="other")
+
+
+# Where an importer must complain when this value is put in this place of its sample.
+ALTERED = [
+    ("tau-bench/front-desk.json", ("0", "trial"), "one", "$[0].trial"),
+    ("tau-bench/front-desk.json", ("0", "reward"), True, "$[0].reward"),
+    ("tau-bench/front-desk.json", ("0", "traj", "0", "role"), 5, "$[0].traj[0].role"),
+    ("tau-bench/front-desk.json", ("0", "traj", "0", "role"), "robot", "$[0].traj[0].role"),
+    (
+        "tau-bench/front-desk.json",
+        ("0", "traj", "3", "tool_call_id"),
+        "call_9",
+        "$[0].traj[3].tool_call_id",
+    ),
+    (
+        "tau-bench/front-desk.json",
+        ("0", "traj", "2", "tool_calls", "0", "function", "arguments"),
+        {},
+        "$[0].traj[2].tool_calls[0].function.arguments",
+    ),
+    ("tau2/meters.json", ("simulations",), {}, "$.simulations"),
+    ("tau2/meters.json", ("info", "agent_info"), None, "$.info.agent_info"),
+    (
+        "tau2/meters.json",
+        ("simulations", "1", "messages", "2", "cost"),
+        -1,
+        "$.simulations[1].messages[2].cost",
+    ),
+    (
+        "tau2/meters.json",
+        ("simulations", "1", "messages", "2", "usage", "prompt_tokens"),
+        1.5,
+        "$.simulations[1].messages[2].usage.prompt_tokens",
+    ),
+    (
+        "tau2/meters.json",
+        ("simulations", "1", "messages", "4", "tool_calls", "0", "id"),
+        "l0",
+        "$.simulations[1].messages[4].tool_calls[0].id",
+    ),
+    ("tau2/meters.json", ("simulations", "1", "id"), "s-parallel", "$.simulations[1].id"),
+    ("intercode/multi-turn.json", ("0", "summary"), None, "$.0.summary"),
+    (
+        "intercode/multi-turn.json",
+        ("0", "turn_history", "rewards"),
+        [1],
+        "$.0.turn_history.rewards",
+    ),
+    (
+        "intercode/multi-turn.json",
+        ("0", "turn_history", "actions", "1"),
+        4,
+        "$.0.turn_history.actions[1]",
+    ),
+    (TRAJECTORY, ("trajectory_format",), "mini-swe-agent-2", "$.trajectory_format"),
+    (TRAJECTORY, ("messages", "2", "extra", "actions"), None, "$.messages[2].extra.actions"),
+    (TRAJECTORY, ("messages", "2", "extra", "cost"), "NaN", "$.messages[2].extra.cost"),
+    (TRAJECTORY, ("messages", "3", "tool_call_id"), "x", "$.messages[3].tool_call_id"),
+    ("webshop/shop.ipynb", ("cells", "1", "outputs", "0", "text"), 3, "$.cells[1].outputs[0].text"),
+    ("webshop/shop.ipynb", ("nbformat",), 5, "$.nbformat"),
+]
+
+
+def put(document: object, way: tuple[str, ...], value: object) -> None:
+    for key in way[:-1]:
+        document = step(document, key)
+    fields, elements = as_fields(document), as_elements(document)
+    if fields is not None:
+        fields[way[-1]] = value
+    elif elements is not None:
+        elements[int(way[-1])] = value
+
+
+def step(document: object, key: str) -> object:
+    fields, elements = as_fields(document), as_elements(document)
+    if fields is not None:
+        return fields[key]
+    assert elements is not None
+    return elements[int(key)]
+
+
+@pytest.mark.parametrize(("name", "way", "value", "place"), ALTERED)
+def test_one_altered_value_is_refused_at_its_place(
+    name: str, way: tuple[str, ...], value: object, place: str, tmp_path: Path
+) -> None:
+    document: object = json.loads((samples() / name).read_text())
+    put(document, way, value)
+    code, where = the_problem(load([written(tmp_path, "log.json", json.dumps(document))]))
+    assert code == "malformed"
+    assert where.endswith(f"log.json: {place}")
+
+
+def ways(value: object, way: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    fields, elements = as_fields(value), as_elements(value)
+    found = [way] if way else []
+    for key, inner in (fields or {}).items():
+        found += ways(inner, (*way, key))
+    for number, inner in enumerate(elements or []):
+        found += ways(inner, (*way, str(number)))
+    return found
+
+
+DOCUMENTS: dict[str, tuple[object, list[tuple[str, ...]]]] = {}
+for _file in JSON_SAMPLES:
+    if _file.suffix != ".jsonl":
+        _document: object = json.loads(_file.read_text())
+        DOCUMENTS[str(_file.relative_to(samples()))] = (_document, ways(_document))
+REPLACEMENTS: list[object] = [None, True, -1, 1.5, 10**30, "", "\ud83d", [], {}, [[]], {"a": {}}]
+
+
+@given(data=st.data())
+def test_no_alteration_of_a_sample_raises_anything(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    name = data.draw(st.sampled_from(sorted(DOCUMENTS)))
+    original, places = DOCUMENTS[name]
+    document: object = json.loads(json.dumps(original))
+    way = data.draw(st.sampled_from(places))
+    if data.draw(st.booleans()):
+        put(document, way, data.draw(st.sampled_from(REPLACEMENTS)))
+    else:
+        holder = document
+        for key in way[:-1]:
+            holder = step(holder, key)
+        fields, elements = as_fields(holder), as_elements(holder)
+        if fields is not None:
+            del fields[way[-1]]
+        elif elements is not None:
+            del elements[int(way[-1])]
+    folder = tmp_path_factory.mktemp("altered")
+    loaded = load([written(folder, "log.json", json.dumps(document))])
+    for problem in loaded.problems:
+        assert problem.code == "malformed"
+        assert problem.place.startswith(str(folder))
+    "".join(observation_log.lines(loaded.runs))
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything(data: bytes) -> None:
+    from loopcore.errors import InputError
+    from loopcore.recordings.reading import decode_text, parse_json, parse_lines
+
+    readers: list[Callable[[], object]] = [
+        lambda: parse_json(decode_text(data, "f"), "f"),
+        lambda: parse_lines(data, "f"),
+    ]
+    for read in readers:
+        try:
+            read()
+        except InputError as error:
+            assert error.path is not None
+            assert error.path.startswith("f: ")
+
+
+def test_our_own_log_gives_every_run_back(tmp_path: Path) -> None:
+    file = written(tmp_path, "all.jsonl", "".join(observation_log.lines(SAMPLES.runs)))
+    again = load([file])
+    assert not again.problems
+    assert again.runs == SAMPLES.runs
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\udc00", "\ud83d"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(JSON_VALUES)
+def test_exact_json_is_one_ascii_line_with_the_same_value(value: object) -> None:
+    text = exact_json(value)
+    assert text.isascii()
+    assert "\n" not in text
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize("text", ["1.50", "1E-7", "0.10000000000000000000000000001", "-0.0"])
+def test_exact_json_keeps_every_digit(text: str) -> None:
+    from loopcore.recordings.reading import parse_json
+
+    assert json.loads(exact_json(parse_json(f"[{text}]", "f").value), parse_float=str) == [text]
+
+
+def test_a_long_result_is_cut_and_keeps_the_fingerprint_of_the_whole(tmp_path: Path) -> None:
+    from loopcore.control.fingerprints import result_fingerprint
+
+    document = json.loads((samples() / "intercode/multi-turn.json").read_text())
+    long = "é\ud83d" * 40_000
+    document["4"]["turn_history"]["observations"] = [long]
+    loaded = load([written(tmp_path, "log.json", json.dumps(document))])
+    seen = run_named("log:4", loaded).observations[0]
+    assert len(str(seen.result).encode("utf-8", "surrogatepass")) <= 64 * 1024
+    assert long.startswith(str(seen.result))
+    assert seen.result_fingerprint == result_fingerprint(long)
+
+
+def test_a_run_is_encodable_and_its_observations_cannot_be_changed() -> None:
+    run = run_named("0/0")
+    assert msgspec.json.decode(msgspec.json.encode(run), type=Run).task == run.task
+    with pytest.raises(AttributeError):
+        run.observations[0].turn = 9  # type: ignore[misc]
