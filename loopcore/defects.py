@@ -35,6 +35,8 @@ _INTEGER_DIGITS_MAX = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # How much of an offending value is shown to a person.
 _SHOWN_MAX = 60
+_CONSTANTS = ("NaN", "Infinity")
+_NESTING_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|NaN|Infinity', re.DOTALL)
 _AFTER_WHITE_SPACE = re.compile(r"[^ \t\n\r]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -65,18 +67,19 @@ def parse(data: bytes, *, path: str = "$", outer_nesting: int = 0) -> object:
 
     Raises InputError with code `malformed`; at `$` where a limit is passed.
     """
+    depth_max = NESTING_MAX - outer_nesting
     text = _decode_text(data, path)
-    value, end = _scan(text, path)
+    value, end = _scan(text, path, depth_max)
+    _check_nesting(value, depth_max)
     rest = _AFTER_WHITE_SPACE.search(text, end)
     if rest is not None:
         raise malformed(path, f"more text follows the document at character {rest.start()}")
-    _check_nesting(value, NESTING_MAX - outer_nesting)
     return value
 
 
 def parse_first(data: bytes) -> object:
     """Return the first value that a text spells, whatever follows it; raise as `parse` does."""
-    value, _ = _scan(_decode_text(data, "$"), "$")
+    value, _ = _scan(_decode_text(data, "$"), "$", NESTING_MAX)
     return value
 
 
@@ -92,8 +95,12 @@ def _decode_text(data: bytes, path: str) -> str:
     return text
 
 
-def _scan(text: str, path: str) -> tuple[object, int]:
-    """Return the value at the beginning of a text, and where it ends."""
+def _scan(text: str, path: str, depth_max: int) -> tuple[object, int]:
+    """Return the value at the beginning of a text, and where it ends.
+
+    A text is read from left to right, so nesting too deep comes before what is broken after it. In
+    a whole document both are reported at `$`, so only a line of a stream has to tell them apart.
+    """
     first = _AFTER_WHITE_SPACE.search(text)
     if first is None:
         raise malformed(path, "the document is empty")
@@ -101,16 +108,24 @@ def _scan(text: str, path: str) -> tuple[object, int]:
         value: object
         value, end = _SCANNER.raw_decode(text, first.start())
     except RecursionError:
-        raise malformed("$", f"nesting is deeper than {NESTING_MAX}") from None
+        raise _too_deep() from None
     except json.JSONDecodeError as error:
+        if depth_max < NESTING_MAX and _nesting(text[: error.pos]) > depth_max:
+            raise _too_deep() from None
         raise malformed(path, f"not JSON: {error.msg} at character {error.pos}") from None
-    except ValueError as error:
+    except _NotANumber as error:
+        if depth_max < NESTING_MAX and _nesting(text) > depth_max:
+            raise _too_deep() from None
         raise malformed(path, f"not JSON: {error}") from None
     return value, end
 
 
+class _NotANumber(Exception):
+    """A constant that Python's scanner takes and JSON does not have."""
+
+
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
+    raise _NotANumber(f"{name} is not a number")
 
 
 _SCANNER = json.JSONDecoder(
@@ -121,6 +136,22 @@ _SCANNER = json.JSONDecoder(
 )
 
 
+def _too_deep() -> InputError:
+    return malformed("$", f"nesting is deeper than {NESTING_MAX}")
+
+
+def _nesting(text: str) -> int:
+    """Return how deep containers nest in a text, before the first constant that is no JSON."""
+    depth = deepest = 0
+    for match in _NESTING_TOKEN.finditer(text):
+        token = match.group()
+        if token in _CONSTANTS:
+            break
+        depth += (token in ("[", "{")) - (token in ("]", "}"))
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def _check_nesting(value: object, depth_max: int) -> None:
     """Raise where containers nest deeper than `depth_max`; breadth first, so without recursion."""
     level: list[object] = [value] if _is_container(value) else []
@@ -128,7 +159,7 @@ def _check_nesting(value: object, depth_max: int) -> None:
     while level:
         depth += 1
         if depth > depth_max:
-            raise malformed("$", f"nesting is deeper than {NESTING_MAX}")
+            raise _too_deep()
         level = [child for item in level for child in _children(item) if _is_container(child)]
 
 

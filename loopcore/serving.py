@@ -32,8 +32,8 @@ def answer(line: bytes) -> bytes:
         request = parse(line)
         if not isinstance(request, Members):
             raise malformed("$", "a request is an object")
+        identity = _identity([value for key, value in request if key == "id"])
         fields = _fields(request)
-        identity = _identity(fields.get("id"))
         body = canonical(_serve(fields))
     except InputError as error:
         body = canonical({"error": error.as_dict()})
@@ -52,9 +52,13 @@ def _fields(request: Members) -> dict[str, object]:
     return fields
 
 
-def _identity(value: object) -> str:
-    is_integer = isinstance(value, Number) and _ID.fullmatch(value) is not None
-    return str(value) if is_integer else "null"
+def _identity(values: list[object]) -> str:
+    """Return the id as it was spelled, or null unless there is one and it is an integer."""
+    match values:
+        case [Number() as value] if _ID.fullmatch(value) is not None:
+            return str(value)
+        case _:
+            return "null"
 
 
 def _serve(fields: dict[str, object]) -> dict[str, object]:

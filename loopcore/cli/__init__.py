@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from loopcore import __version__
 from loopcore.errors import EnvironmentFault, InputError, LoopcoreError, UsageError
@@ -64,14 +64,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _overview(words)
     name = words[0]
     command = cast("Command", import_module(f"loopcore.cli.{COMMANDS[name][0]}"))
-    parser = argparse.ArgumentParser(
-        prog=f"loopcore {name}", description=command.HELP, allow_abbrev=False
-    )
+    parser = _Parser(prog=f"loopcore {name}", description=command.HELP, allow_abbrev=False)
     command.configure(parser)
     try:
         return _guarded(command, parser.parse_args(words[1:]))
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_INPUT
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser that complains in one sentence, like everything else here."""
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{message} (see `{self.prog} --help`)")
+        raise SystemExit(EXIT_INPUT)
 
 
 def _guarded(command: Command, options: argparse.Namespace) -> int:
@@ -103,15 +109,23 @@ def _guarded(command: Command, options: argparse.Namespace) -> int:
 
 
 def complain(sentence: str) -> None:
-    """Write one sentence for a person on standard error, whatever characters it holds."""
-    text = f"loopcore: {sentence}"
-    print(text.encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+    """Write one sentence for a person on standard error, on one line whatever it quotes."""
+    print(f"loopcore: {printable(sentence)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Return a text in which nothing can move the cursor or fail to be encoded."""
+    shown = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+    return shown.encode("ascii", "backslashreplace").decode()
 
 
 def _overview(words: list[str]) -> int:
     """Answer a call without a command: help, version, or a complaint."""
     listing = "\n".join(f"  {name:<10} {line}" for name, (_, line) in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="loopcore",
         usage="loopcore COMMAND [OPTIONS]",
         description="The referee for agent loops: evaluate, verify, compare.",
@@ -122,7 +136,7 @@ def _overview(words: list[str]) -> int:
     parser.add_argument("--version", action="version", version=f"loopcore {__version__}")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     try:
-        options, _ = parser.parse_known_args(words)
+        options = parser.parse_args(words[:1])
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_INPUT
     if options.command is None:

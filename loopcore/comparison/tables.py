@@ -91,67 +91,47 @@ def _chapter(one: SetResult) -> str:
             f"Level D is blind to progress on {one.progress_unknown_runs} of {one.runs} runs."
         )
     parts = [f"## {one.name}", "\n".join(facts)]
-    parts.append(
-        table(
-            [
-                "contestant",
-                "decides",
-                "false stops",
-                "tasks, exact 95 %",
-                "by detectors",
-                "by budgets",
-                "by gates",
-            ],
-            [_false_stop_cells(row) for row in one.rows],
-        )
-    )
-    parts.append(
-        table(
-            [
-                "contestant",
-                "failures stopped",
-                "steps saved",
-                "share, bootstrap 95 %",
-                "by detectors",
-                "by budgets",
-                "ended / censored",
-                "cost saved",
-            ],
-            [_saved_cells(row) for row in one.rows],
-        )
-    )
-    parts.append(
-        table(
-            ["contestant", "on successes", "on failures"],
-            [
-                [
-                    row.contestant,
-                    _reasons(row.reasons_on_successes),
-                    _reasons(row.reasons_on_failures),
-                ]
-                for row in one.rows
-            ],
-        )
-    )
-    if one.differences:
-        parts.append(
-            table(
-                ["first − second", "false stops", "saved share", "paired bootstrap 95 %"],
-                [
-                    [
-                        f"{d.first} − {d.second}",
-                        f"{d.false_stops:+d}",
-                        percent(d.saved_share),
-                        span(d.interval),
-                    ]
-                    for d in one.differences
-                ],
-            )
-        )
+    parts.extend([_false_stop_table(one), _saved_table(one), _reason_table(one)])
+    parts.append(_difference_table(one))
     parts.append(_cap(one.cap))
     parts.append(_verdict(one))
     parts.append(_warnings(one.warnings))
     return "\n\n".join(part for part in parts if part)
+
+
+def _false_stop_table(one: SetResult) -> str:
+    columns = ["contestant", "decides", "false stops", "tasks, exact 95 %"]
+    columns += ["by detectors", "by budgets", "by gates"]
+    return table(columns, [_false_stop_cells(row) for row in one.rows])
+
+
+def _saved_table(one: SetResult) -> str:
+    columns = ["contestant", "failures stopped", "steps saved", "share, bootstrap 95 %"]
+    columns += ["by detectors", "by budgets", "ended / censored", "cost saved"]
+    return table(columns, [_saved_cells(row) for row in one.rows])
+
+
+def _reason_table(one: SetResult) -> str:
+    rows = [
+        [row.contestant, _reasons(row.reasons_on_successes), _reasons(row.reasons_on_failures)]
+        for row in one.rows
+    ]
+    return table(["contestant", "reasons on successes", "reasons on failures"], rows)
+
+
+def _difference_table(one: SetResult) -> str:
+    if not one.differences:
+        return ""
+    rows = [
+        [
+            f"{delta.first} − {delta.second}",
+            f"{delta.false_stops:+d}",
+            percent(delta.saved_share),
+            span(delta.interval),
+        ]
+        for delta in one.differences
+    ]
+    return table(["first − second", "false stops", "saved share", "paired bootstrap 95 %"], rows)
 
 
 def _rate(rate: Rate) -> str:

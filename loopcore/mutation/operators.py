@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from loopcore.canonical import digest
 from loopcore.mutation.run_operators import RUN_OPERATORS
 from loopcore.mutation.step_operators import STEP_OPERATORS
 from loopcore.mutation.text_operators import TEXT_OPERATORS
@@ -40,12 +41,11 @@ def _parent(document: Record, parameters: Parameters) -> tuple[Record | list[obj
     path = array(parameters.get("path"), "the parameter path")
     place: object = document
     for key in path[:-1]:
-        place = place[key] if isinstance(place, list) and isinstance(key, int) else (
-            record(place)[text(key)]
-        )  # fmt: skip
-    if isinstance(place, list):
-        return array(place), path[-1]
-    return record(place), path[-1]
+        if isinstance(place, list) and isinstance(key, int):
+            place = array(place)[key]
+        else:
+            place = record(place)[text(key)]
+    return array(place) if isinstance(place, list) else record(place), path[-1]
 
 
 def _set(document: Record, parameters: Parameters) -> None:
@@ -100,9 +100,17 @@ def _normalise_name(document: Record, parameters: Parameters) -> None:
     )
 
 
+def _re_digest(document: Record, parameters: Parameters) -> None:
+    """Give a receipt that was tampered with the digest of its new content."""
+    del parameters
+    body = {key: value for key, value in document.items() if key != "receipt_sha256"}
+    document["receipt_sha256"] = digest(body)
+
+
 VALUE_OPERATORS: dict[str, ValueOperator] = {
     **STEP_OPERATORS,
     **RUN_OPERATORS,
+    "re-digest": _re_digest,
     "set": _set,
     "remove": _remove,
     "reorder-keys": _reorder_keys,

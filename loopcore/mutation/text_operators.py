@@ -14,6 +14,7 @@ from loopcore.mutation.values import DataError, Parameters, number_of, text_of
 TextOperator = Callable[[bytes, Parameters], bytes]
 
 _BYTE_BITS = 8
+_PRINTABLE_MAX = 0x7E
 
 
 def _flip_bit(data: bytes, parameters: Parameters) -> bytes:
@@ -100,7 +101,7 @@ def _escape_all(data: bytes, parameters: Parameters) -> bytes:
         if byte == ord('"') and not skip:
             inside = not inside
             out.append(byte)
-        elif byte == ord("\\") or skip or not inside or byte > 0x7E:
+        elif byte == ord("\\") or skip or not inside or byte > _PRINTABLE_MAX:
             skip = byte == ord("\\") and not skip
             out.append(byte)
         else:

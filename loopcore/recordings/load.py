@@ -204,9 +204,11 @@ def _closeness(outcome: Outcome, run: Run) -> int:
 
 def _judged(run: Run, outcomes: dict[str, list[Outcome]]) -> Run:
     """Return the run with the outcome that the nearest report gives it."""
-    if run.format not in mini_swe_agent.SETS:
+    if run.format not in mini_swe_agent.SETS or run.success is not None:
         return run
     candidates = outcomes.get(run.run_id, [])
+    if not candidates and WITHOUT_REPORT in run.warnings:
+        return run
     if not candidates:
         return msgspec.structs.replace(run, warnings=(*run.warnings, WITHOUT_REPORT))
     nearest = max(_closeness(outcome, run) for outcome in candidates)

@@ -21,8 +21,8 @@ from loopcore.comparison.audit import SCHEMA as AUDIT_SCHEMA
 from loopcore.comparison.audit import AuditResult
 from loopcore.errors import InputError, UsageError
 from loopcore.lab import LabReport
-from loopcore.results import MutateResult, VerifyResult, read_result
 from loopcore.reporting.view import REPORT_SCHEMA
+from loopcore.results import MutateResult, VerifyResult, read_result
 
 FILES_MAX = 10_000
 FILE_BYTES_MAX = 256 * 1024 * 1024

@@ -1,0 +1,124 @@
+"""A plot as inline SVG: the same figures give the same bytes, in any theme, without colour too.
+
+Theory of operation: one row a contestant, named at its left, and two panels, false stops and saved
+steps, so that no mark hides another and none needs its colour to be told apart: detectors are
+round, the calibrated cap is a square. matplotlib draws with its hash salt and date fixed. Its
+colours are then replaced by those of the page, and its ids made unique by the plot's own.
+
+Source: the palette is Okabe and Ito's, safe for colour-blind readers (2008).
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Sequence
+
+from loopcore.errors import EnvironmentFault
+from loopcore.reporting.view import Bar, Plot
+
+# Colours that stand for the page's own, which are written in their place.
+_INK, _MARK, _BASE, _GRID = "#010203", "#0072b2", "#d55e00", "#808182"
+_PAGE = {
+    _INK: "currentColor",
+    _MARK: "var(--mark)",
+    _BASE: "var(--base)",
+    _GRID: "var(--line)",
+}
+_WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES = 7.2, 0.27, 0.85
+_LABEL_CHARACTERS_MAX = 40
+_SETTINGS: dict[str, object] = {
+    "svg.hashsalt": "loopcore",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": _INK,
+    "axes.edgecolor": _GRID,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "grid.color": _GRID,
+    "axes.unicode_minus": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_ID = re.compile(r'\bid="([^"]+)"')
+_REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
+_HEAD = re.compile(r"^.*?(?=<svg\b)|<metadata>.*?</metadata>\s*", re.DOTALL)
+
+
+def svg(plot: Plot) -> str:
+    """Return the plot as one SVG element with a title for those who do not see it.
+
+    Errors: EnvironmentFault where matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise EnvironmentFault(
+            "the report needs the extra `report`: install loopcore[report]"
+        ) from None
+    with mpl.rc_context(_SETTINGS):
+        height = _FRAME_INCHES + _ROW_INCHES * len(plot.rows)
+        figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        left, right = figure.subplots(1, 2, sharey=True)
+        kinds = [row.baseline for row in plot.rows]
+        _panel(
+            left, [row.false_stops for row in plot.rows], kinds, "false stops, % (less is better)"
+        )
+        _panel(right, [row.saved for row in plot.rows], kinds, "steps saved, % (more is better)")
+        left.set_yticks(range(len(plot.rows)), [_label(row.label) for row in plot.rows])
+        left.set_ylim(len(plot.rows) - 0.5, -0.5)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    return _for_page(text.getvalue(), plot)
+
+
+def _panel(axes: object, bars: Sequence[Bar], baseline: Sequence[bool], label: str) -> None:
+    """Draw one bar a row; what is unknown is said in words at its place."""
+    from matplotlib.axes import Axes
+
+    if not isinstance(axes, Axes):
+        raise TypeError("a panel is drawn on axes")
+    for place, (bar, is_base) in enumerate(zip(bars, baseline, strict=True)):
+        colour = _BASE if is_base else _MARK
+        if bar.low is not None and bar.high is not None:
+            ends = [100 * min(bar.low, 1), 100 * min(bar.high, 1)]
+            axes.plot(ends, [place, place], color=colour, linewidth=1.6)
+            axes.plot(ends, [place, place], "|", color=colour, markersize=6, linestyle="none")
+        if bar.share is None:
+            axes.text(1, place, "unknown", va="center")
+        else:
+            axes.plot([100 * bar.share], [place], "s" if is_base else "o", color=colour)
+    axes.set_xlim(-3, 103)
+    axes.set_xlabel(label)
+    axes.grid(axis="x", linewidth=0.4)
+    axes.tick_params(axis="y", length=0)
+    axes.set_axisbelow(True)
+
+
+def _label(text: str) -> str:
+    """Return a label that the plot's font has every sign of."""
+    plain = text.encode("ascii", "backslashreplace").decode()
+    plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
+    return (
+        plain if len(plain) <= _LABEL_CHARACTERS_MAX else plain[: _LABEL_CHARACTERS_MAX - 3] + "..."
+    )
+
+
+def _for_page(text: str, plot: Plot) -> str:
+    """Return the drawing without its head, under the page's colours and with ids of its own."""
+    text = _HEAD.sub("", text)
+    for own, page in _PAGE.items():
+        text = text.replace(own, page)
+    prefix = html.escape(plot.id, quote=True)
+    text = _ID.sub(rf'id="{prefix}-\1"', text)
+    text = _REFERENCE.sub(rf"\1{prefix}-\2", text)
+    title = html.escape(plot.title, quote=True)
+    opening = f'<svg role="img" aria-label="{title}" class="plot" '
+    return text.replace("<svg ", opening, 1).strip()

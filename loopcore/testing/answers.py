@@ -1,0 +1,77 @@
+"""The shape of answers: what every answer of a target has, whatever the target is.
+
+Theory of operation: an answer is an object with the id of its request and exactly one of `receipt`
+and `error`, each an object. What stands in them is for the properties to judge. Anything else is a
+`TargetError`, of kind `order` where the id is that of another request, else of kind `answer`.
+
+Source: spec evaluator, section 7.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from loopcore.errors import TargetError
+
+if TYPE_CHECKING:
+    from loopcore.testing.contract import Answer
+
+SHOWN_CHARACTERS_MAX = 100
+
+
+def parsed(data: bytes) -> object:
+    """Return the value of a JSON text, or None where it is none."""
+    try:
+        return cast("object", json.loads(data))
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_object(value: object) -> dict[str, object] | None:
+    """Return a JSON object, or None for any other value."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None
+
+
+def checked_answer(data: bytes, asked: bytes, number: int | None = None) -> Answer:
+    """Return an answer line without its id; raise TargetError when it does not fit the request.
+
+    Arguments:
+        number: the id of the request, or None for bytes that may have one of their own.
+    """
+    value = as_object(parsed(data))
+    if value is None:
+        refuse(f"its answer is no JSON object: {cut(data.decode('utf-8', 'replace'))}", asked)
+    identity = value.pop("id", False)
+    if number is None:
+        request = as_object(parsed(asked))
+        own = None if request is None else request.get("id")
+        fits = identity is None or (_is_integer(own) and identity == own)
+    else:
+        fits = _is_integer(identity) and identity == number
+    if not fits:
+        message = f"its answer has the id {cut(identity)}, which is not that of the request"
+        raise TargetError("order", message, request=asked.decode("utf-8", "backslashreplace"))
+    return one_of(value, asked)
+
+
+def one_of(value: dict[str, object], asked: bytes) -> Answer:
+    """Return an answer that has exactly one of receipt and error; raise TargetError otherwise."""
+    present = [name for name in ("receipt", "error") if name in value]
+    if len(present) != 1 or as_object(value[present[0]]) is None:
+        refuse(f"its answer has not exactly one of receipt and error: {cut(value)}", asked)
+    return {present[0]: value[present[0]]}
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def refuse(message: str, asked: bytes) -> NoReturn:
+    """Raise the TargetError of a malformed answer to a request."""
+    raise TargetError("answer", message, request=asked.decode("utf-8", "backslashreplace"))
+
+
+def cut(value: object) -> str:
+    """Return the beginning of a value as JSON."""
+    return json.dumps(value, default=repr)[:SHOWN_CHARACTERS_MAX]

@@ -1,0 +1,41 @@
+"""How hard a run looks: the examples that *held* needs, and how long a counterexample may shrink.
+
+Source: spec verification, section 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopcore.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One amount of work.
+
+    Fields:
+        examples: non-vacuous, distinct cases that a property needs to be called *held*.
+        shrink_seconds: how long a failing case may be made smaller.
+    """
+
+    name: str
+    examples: int
+    shrink_seconds: float
+
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(name="quick", examples=50, shrink_seconds=2.0),
+        Profile(name="default", examples=500, shrink_seconds=10.0),
+        Profile(name="thorough", examples=5000, shrink_seconds=60.0),
+    )
+}
+
+
+def find_profile(name: str) -> Profile:
+    """Return the profile of that name; raise UsageError naming those that there are."""
+    if name not in PROFILES:
+        raise UsageError(f"there is no profile {name!r}; the profiles are {', '.join(PROFILES)}")
+    return PROFILES[name]

@@ -1,0 +1,220 @@
+"""Hold a target to properties, one after another or on several cores; tell what happened by events.
+
+Theory of operation: each property gives an outcome that depends on the target, the profile and the
+seed alone, so it may be made anywhere. Afterwards one rule joins them: a `TargetError` that any
+property met breaks E15, with the smallest case that can be found for it in bounded time. An
+interruption keeps the outcomes so far.
+
+Nothing is printed or written here; a caller gets the result and the counterexamples.
+
+Source: spec verification, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from loopcore import __version__
+from loopcore.results import PropertyResult, TargetFacts, VerifyResult
+from loopcore.testing.contract import EvaluatorTarget, Property
+from loopcore.testing.examining import TOTALITY, Found, Outcome, examine
+from loopcore.testing.profiles import Profile
+from loopcore.verification.coverage import coverage
+from loopcore.verification.rerun import Counterexample, file_name
+from loopcore.verification.workers import examine_in_workers, workers_can_run
+
+# Making such a trouble smaller would cost a time limit for each attempt.
+_SLOW_TROUBLES = ("hang", "flood")
+_TOTALITY_NAME = "totality"
+_TOTALITY_STATEMENT = "Any request gives a receipt or a typed error, in bounded time and memory."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A property is being examined; only told where one is examined at a time."""
+
+    property_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A property has its outcome."""
+
+    outcome: Outcome
+    done: int
+    total: int
+
+
+Event: TypeAlias = "Started | Finished"
+OnEvent: TypeAlias = "Callable[[Event], None]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The result of a run, its counterexamples by file name, and what targets did besides."""
+
+    result: VerifyResult
+    counterexamples: dict[str, Counterexample]
+    notes: tuple[str, ...] = ()
+
+
+def run(
+    target: EvaluatorTarget,
+    properties: Sequence[Property],
+    profile: Profile,
+    seed: int = 0,
+    jobs: int = 1,
+    on_event: OnEvent = lambda event: None,
+) -> Verified:
+    """Return the verdicts on a target, also when it was interrupted by KeyboardInterrupt.
+
+    Arguments:
+        jobs: processes to spread the properties over; the verdicts do not depend on it. One is
+            used where the target or the properties cannot be opened in another process.
+    """
+    outcomes: dict[str, Outcome] = {}
+    interrupted = False
+    try:
+        for outcome in _outcomes(target, properties, profile, seed, jobs, on_event):
+            outcomes[outcome.property_id] = outcome
+            on_event(Finished(outcome=outcome, done=len(outcomes), total=len(properties)))
+    except KeyboardInterrupt:
+        interrupted = True
+    facts = TargetFacts(
+        name=target.name, version=target.version, releases=target.releases, wire=target.wire
+    )
+    ordered = [outcomes[each.id] for each in properties if each.id in outcomes]
+    judges = {each.id: each.id for each in properties}
+    trouble = next((each for each in ordered if each.trouble is not None), None)
+    if trouble is not None and trouble.trouble is not None:
+        try:
+            ordered = _break_totality(ordered, trouble, target, properties, profile, seed)
+        except KeyboardInterrupt:
+            interrupted = True
+        if all(each.broken is None for each in ordered if each.property_id == TOTALITY):
+            ordered = _join_totality(ordered, trouble.trouble)
+        own = outcomes.get(TOTALITY)
+        if own is None or own.broken is None:
+            judges[TOTALITY] = trouble.property_id
+    counterexamples: dict[str, Counterexample] = {}
+    results: list[PropertyResult] = []
+    known = {each.id: each for each in properties}
+    for outcome in ordered:
+        name: str | None = None
+        if outcome.broken is not None:
+            counterexample = _counterexample(
+                outcome, judges[outcome.property_id], facts, profile, seed
+            )
+            name = file_name(counterexample)
+            counterexamples[name] = counterexample
+        results.append(_result(outcome, known.get(outcome.property_id), name))
+    result = VerifyResult(
+        loopcore_version=__version__,
+        target=facts,
+        kind="evaluator",
+        profile=profile.name,
+        seed=seed,
+        properties=tuple(results),
+        coverage=coverage(ordered),
+        interrupted=interrupted,
+    )
+    notes = dict.fromkeys(note for outcome in ordered for note in outcome.notes)
+    return Verified(result=result, counterexamples=counterexamples, notes=tuple(notes))
+
+
+def _outcomes(
+    target: EvaluatorTarget,
+    properties: Sequence[Property],
+    profile: Profile,
+    seed: int,
+    jobs: int,
+    on_event: OnEvent,
+) -> Iterator[Outcome]:
+    """Yield the outcome of every property, in no particular order."""
+    if jobs > 1 and len(properties) > 1 and workers_can_run(target, properties):
+        yield from examine_in_workers(target, properties, profile, seed, jobs)
+        return
+    for each in properties:
+        on_event(Started(property_id=each.id, name=each.name))
+        yield examine(each, target, profile, seed)
+
+
+def _break_totality(
+    outcomes: list[Outcome],
+    met: Outcome,
+    target: EvaluatorTarget,
+    properties: Sequence[Property],
+    profile: Profile,
+    seed: int,
+) -> list[Outcome]:
+    """Return the outcomes with E15 broken by the smallest case of a trouble that another met.
+
+    Where E15 has found a case of its own, that stands, since it is small already.
+    """
+    own = next((each for each in outcomes if each.property_id == TOTALITY), None)
+    if met.trouble is None or (own is not None and own.broken is not None):
+        return outcomes
+    found = met.trouble
+    if found.kind not in _SLOW_TROUBLES:
+        judge = next(each for each in properties if each.id == met.property_id)
+        smaller = examine(judge, target, profile, seed, totality=True).broken
+        found = found if smaller is None else smaller
+    return _join_totality(outcomes, found)
+
+
+def _join_totality(outcomes: list[Outcome], found: Found) -> list[Outcome]:
+    """Return the outcomes with E15 broken by a case, as a new one where it was not examined."""
+    broken = Outcome(
+        property_id=TOTALITY, verdict="broken", reason=found.finding, examples=1, broken=found
+    )
+    if all(each.property_id != TOTALITY for each in outcomes):
+        return [*outcomes, broken]
+    return [
+        replace(each, verdict="broken", reason=found.finding, broken=found, trouble=None)
+        if each.property_id == TOTALITY
+        else each
+        for each in outcomes
+    ]
+
+
+def _counterexample(
+    outcome: Outcome, judged_by: str, facts: TargetFacts, profile: Profile, seed: int
+) -> Counterexample:
+    found = outcome.broken
+    if found is None:
+        raise ValueError("only a broken property has a counterexample")
+    return Counterexample(
+        property=outcome.property_id,
+        judged_by=judged_by,
+        target=facts,
+        seed=seed,
+        profile=profile.name,
+        case=found.case,
+        finding=found.finding,
+        expected=found.expected,
+        got=found.got,
+        request=found.request,
+        loopcore_version=__version__,
+    )
+
+
+def _result(
+    outcome: Outcome, examined: Property | None, counterexample: str | None
+) -> PropertyResult:
+    return PropertyResult(
+        id=outcome.property_id,
+        name=_TOTALITY_NAME if examined is None else examined.name,
+        statement=_TOTALITY_STATEMENT if examined is None else examined.statement,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        examples=outcome.examples,
+        vacuous=outcome.vacuous,
+        support=f"sampled ({outcome.examples})",
+        seconds=round(outcome.seconds, 3),
+        labels=outcome.labels,
+        missing=outcome.missing,
+        counterexample=counterexample,
+    )

@@ -1,0 +1,111 @@
+"""Properties on several cores: one process a worker, each with a target of its own.
+
+Theory of operation: a worker opens the target from its specification and finds properties in the
+catalogue by their ids, so nothing but names and outcomes crosses the border. Workers ignore the
+interrupt of a terminal; the parent has it, and then ends them by a signal on which they end their
+target first. A worker whose parent has gone ends itself.
+
+Choices: processes, not threads, since drawing cases keeps Python's lock busy; and they are spawned,
+since a fork would copy whatever the parent holds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from types import FrameType
+
+from loopcore.errors import EnvironmentFault, LoopcoreError
+from loopcore.suite import TargetSpec, open_target
+from loopcore.testing.contract import EvaluatorTarget, Property
+from loopcore.testing.examining import Outcome, examine
+from loopcore.testing.profiles import Profile
+
+_ENDED_STATUS = 1
+
+# The target of this worker; it is opened once and serves every property that comes here.
+_opened: list[EvaluatorTarget] = []
+
+
+def workers_can_run(target: EvaluatorTarget, properties: Sequence[Property]) -> bool:
+    """Return whether another process can open the target and find the properties by name."""
+    spec: object = getattr(target, "spec", None)
+    return isinstance(spec, TargetSpec) and all(_catalogue().get(p.id) is p for p in properties)
+
+
+def examine_in_workers(
+    target: EvaluatorTarget, properties: Sequence[Property], profile: Profile, seed: int, jobs: int
+) -> Iterator[Outcome]:
+    """Yield the outcome of every property as it is ready.
+
+    Raises EnvironmentFault when a worker was killed from outside.
+    """
+    spec: object = getattr(target, "spec", None)
+    if not isinstance(spec, TargetSpec):
+        raise ValueError("the target has no specification")
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        max_workers=min(jobs, len(properties)),
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_prepare,
+        initargs=(spec,),
+    )
+    try:
+        waiting = [pool.submit(_examine, each.id, profile, seed) for each in properties]
+        for ready in as_completed(waiting):
+            yield ready.result()
+    except BrokenProcessPool:
+        raise EnvironmentFault(
+            "a worker process was ended from outside; use fewer with --jobs"
+        ) from None
+    finally:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _catalogue() -> dict[str, Property]:
+    from loopcore.testing.checks import CATALOGUE
+
+    return {each.id: each for each in CATALOGUE}
+
+
+def _prepare(spec: TargetSpec) -> None:
+    """Make this worker ready: its signals, its watch over the parent, its target."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
+    threading.Thread(target=_watch_parent, daemon=True).start()
+    _opened.append(open_target(spec))
+
+
+def _examine(property_id: str, profile: Profile, seed: int) -> Outcome:
+    try:
+        return examine(_catalogue()[property_id], _opened[0], profile, seed)
+    except LoopcoreError as error:
+        return Outcome(property_id=property_id, verdict="unknown", reason=str(error))
+
+
+def _watch_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        _close()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End the target, then this process, whatever it is doing."""
+    del number, frame
+    _close()
+
+
+def _close() -> None:
+    try:
+        for target in _opened:
+            target.close()
+    finally:
+        os._exit(_ENDED_STATUS)
