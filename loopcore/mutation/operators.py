@@ -14,7 +14,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from loopcore.canonical import digest
 from loopcore.mutation.run_operators import RUN_OPERATORS
 from loopcore.mutation.step_operators import STEP_OPERATORS
 from loopcore.mutation.text_operators import TEXT_OPERATORS
@@ -30,6 +29,7 @@ from loopcore.mutation.values import (
     text,
     text_of,
 )
+from loopcore.testing.naive_wire import digest_of
 
 Form = Literal["document", "stream", "receipt"]
 ValueOperator = Callable[[Record, Parameters], None]
@@ -104,7 +104,7 @@ def _re_digest(document: Record, parameters: Parameters) -> None:
     """Give a receipt that was tampered with the digest of its new content."""
     del parameters
     body = {key: value for key, value in document.items() if key != "receipt_sha256"}
-    document["receipt_sha256"] = digest(body)
+    document["receipt_sha256"] = digest_of(body)
 
 
 VALUE_OPERATORS: dict[str, ValueOperator] = {

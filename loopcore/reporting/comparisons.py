@@ -15,7 +15,6 @@ from loopcore.comparison.cap import Spread
 from loopcore.comparison.intervals import UNITS_MIN, Interval
 from loopcore.reporting.comparison_tables import (
     CAP,
-    UNKNOWN,
     against,
     against_in_words,
     differences,
@@ -25,7 +24,7 @@ from loopcore.reporting.comparison_tables import (
     reasons,
     savings,
 )
-from loopcore.reporting.view import Bar, Plot, PlotRow, Section, listing, plural
+from loopcore.reporting.view import UNKNOWN, Bar, Plot, PlotRow, Section, listing, plural
 
 LISTED_MAX = 50
 

@@ -14,6 +14,7 @@ import html
 import io
 import re
 from collections.abc import Sequence
+from typing import Protocol, cast
 
 from loopcore.errors import EnvironmentFault
 from loopcore.reporting.view import Bar, Plot
@@ -49,6 +50,38 @@ _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
 _HEAD = re.compile(r"^.*?(?=<svg\b)|<metadata>.*?</metadata>\s*", re.DOTALL)
 
 
+class _Axes(Protocol):
+    """The part of matplotlib's axes that is used here, with its types whole."""
+
+    def plot(self, x: Sequence[float], y: Sequence[float], form: str, /, **style: object) -> object:
+        """Draw a line or marks."""
+        ...
+
+    def text(self, x: float, y: float, s: str, /, **style: object) -> object:
+        """Write a text."""
+        ...
+
+    def set_xlim(self, low: float, high: float, /) -> object:
+        """Set the range shown."""
+        ...
+
+    def set_xlabel(self, text: str, /) -> object:
+        """Write what the axis shows."""
+        ...
+
+    def set_axisbelow(self, value: bool, /) -> object:
+        """Put the grid behind the marks."""
+        ...
+
+    def grid(self, **style: object) -> object:
+        """Draw the grid."""
+        ...
+
+    def tick_params(self, **style: object) -> object:
+        """Set how ticks look."""
+        ...
+
+
 def svg(plot: Plot) -> str:
     """Return the plot as one SVG element with a title for those who do not see it.
 
@@ -62,16 +95,16 @@ def svg(plot: Plot) -> str:
         raise EnvironmentFault(
             "the report needs the extra `report`: install loopcore[report]"
         ) from None
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context():
+        cast("dict[str, object]", mpl.rcParams).update(_SETTINGS)
         height = _FRAME_INCHES + _ROW_INCHES * len(plot.rows)
         figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
         FigureCanvasSVG(figure)
         left, right = figure.subplots(1, 2, sharey=True)
         kinds = [row.baseline for row in plot.rows]
-        _panel(
-            left, [row.false_stops for row in plot.rows], kinds, "false stops, % (less is better)"
-        )
-        _panel(right, [row.saved for row in plot.rows], kinds, "steps saved, % (more is better)")
+        stops, saved = [row.false_stops for row in plot.rows], [row.saved for row in plot.rows]
+        _panel(cast("_Axes", left), stops, kinds, "false stops, % (less is better)")
+        _panel(cast("_Axes", right), saved, kinds, "steps saved, % (more is better)")
         left.set_yticks(range(len(plot.rows)), [_label(row.label) for row in plot.rows])
         left.set_ylim(len(plot.rows) - 0.5, -0.5)
         text = io.StringIO()
@@ -79,18 +112,13 @@ def svg(plot: Plot) -> str:
     return _for_page(text.getvalue(), plot)
 
 
-def _panel(axes: object, bars: Sequence[Bar], baseline: Sequence[bool], label: str) -> None:
+def _panel(axes: _Axes, bars: Sequence[Bar], baseline: Sequence[bool], label: str) -> None:
     """Draw one bar a row; what is unknown is said in words at its place."""
-    from matplotlib.axes import Axes
-
-    if not isinstance(axes, Axes):
-        raise TypeError("a panel is drawn on axes")
     for place, (bar, is_base) in enumerate(zip(bars, baseline, strict=True)):
         colour = _BASE if is_base else _MARK
         if bar.low is not None and bar.high is not None:
             ends = [100 * min(bar.low, 1), 100 * min(bar.high, 1)]
-            axes.plot(ends, [place, place], color=colour, linewidth=1.6)
-            axes.plot(ends, [place, place], "|", color=colour, markersize=6, linestyle="none")
+            axes.plot(ends, [place, place], "-|", color=colour, linewidth=1.6, markersize=7)
         if bar.share is None:
             axes.text(1, place, "unknown", va="center")
         else:
@@ -106,9 +134,9 @@ def _label(text: str) -> str:
     """Return a label that the plot's font has every sign of."""
     plain = text.encode("ascii", "backslashreplace").decode()
     plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
-    return (
-        plain if len(plain) <= _LABEL_CHARACTERS_MAX else plain[: _LABEL_CHARACTERS_MAX - 3] + "..."
-    )
+    if len(plain) > _LABEL_CHARACTERS_MAX:
+        return plain[: _LABEL_CHARACTERS_MAX - 3] + "..."
+    return plain
 
 
 def _for_page(text: str, plot: Plot) -> str:

@@ -1,4 +1,4 @@
-"""Result files become one report: HTML for people, Markdown for a change request, JSON for machines.
+"""Results become one report: HTML for people, Markdown for a change request, JSON for machines.
 
 Theory of operation: the results are put into a view model once; the three forms are renderings of
 it. Nothing is measured, and nothing is read from a clock, so the same results give the same bytes.

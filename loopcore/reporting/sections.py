@@ -123,13 +123,13 @@ def coverage(verify: VerifyResult) -> Section:
 
 def mutations(mutate: MutateResult) -> Section:
     """Return the kill matrix of planted faults and the verdicts on altered traces."""
-    fates = Counter(one.verdict for one in mutate.mutants)
+    fates = Counter(str(one.verdict) for one in mutate.mutants)
     summary = ", ".join(f"{fates[fate]} {fate}" for fate in _FATES if fates[fate]) or "none"
     agreed = sum(one.agreed for one in mutate.trace_cases)
     sentences = [
         f"{plural(len(mutate.mutants), 'fault')} planted in the evaluator: {summary}.",
-        f"{plural(len(mutate.trace_cases), 'altered trace or receipt', 'altered traces and receipts')}:"
-        f" {agreed} judged exactly as expected.",
+        f"{plural(len(mutate.trace_cases), 'altered trace')} (or receipts): {agreed} judged exactly"
+        " as expected.",
     ]
     idle = _idle(mutate)
     if idle:
@@ -202,7 +202,7 @@ def _operators(mutate: MutateResult) -> Table:
     agreed = Counter(one.operator for one in mutate.trace_cases if one.agreed)
     return Table(
         id="operators",
-        caption="Altered traces and receipts by operator: how many got exactly the expected verdict",
+        caption="Altered traces and receipts by operator: how many got the exact verdict expected",
         columns=columns("operator", "#cases", "#as expected"),
         rows=tuple(
             (

@@ -93,7 +93,7 @@ def _sharp(mutate: MutateResult | None) -> str:
     alive, amiss = survivors(mutate), disagreements(mutate)
     made = [one for one in mutate.mutants if one.verdict in ("killed", "survived")]
     if alive or amiss:
-        parts = []
+        parts: list[str] = []
         if alive:
             parts.append(f"{len(alive)} of {plural(len(made), 'planted fault')} went unnoticed")
         if amiss:
@@ -190,9 +190,10 @@ def _covered(results: Results) -> tuple[str, ...]:
             lines.append(f"Met among generated traces: {', '.join(met)}.")
     if results.mutate is not None:
         cases = results.mutate.trace_cases
+        agreed = sum(one.agreed for one in cases)
         killed = sum(one.verdict == "killed" for one in results.mutate.mutants)
         lines.append(
-            f"{plural(killed, 'planted fault')} caught; {len(cases) - len(disagreements(results.mutate))}"
+            f"{plural(killed, 'planted fault')} caught; {agreed}"
             f" of {plural(len(cases), 'altered trace')} judged as expected."
         )
     runs = sum(one.runs for audit in results.audits for one in audit.sets)
@@ -209,7 +210,7 @@ def _covered(results: Results) -> tuple[str, ...]:
 def _not_covered(results: Results) -> tuple[str, ...]:
     lines: list[str] = []
     verify, mutate = results.verify, results.mutate
-    tested = set() if verify is None else {verify.kind}
+    tested: set[str] = set() if verify is None else {verify.kind}
     others = [words for kind, words in KINDS.items() if kind not in tested]
     lines.append(f"Not tested here: {', '.join(others)}.")
     if verify is not None:

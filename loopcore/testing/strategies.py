@@ -79,12 +79,36 @@ _ENDINGS = (
 # Amounts whose sums go wrong in floating point when counted in whole units of currency.
 _COSTS = (0, 1, 100_000, 200_000, 300_000, 700_000, 1_100_000, 2**52, INTEGER_MAX)
 _TOKENS = (0, 1, 2, 1_000, 2**52)
-_SHIFTS = (0, 1, 2, 1_000)
+_ELAPSED_MS = (1, 0, 2, 1_000)
+
+
+# Drawn once a step, so made once.
+_DRAW_INTENT = st.sampled_from(_INTENTS)
+_DRAW_KIND = st.sampled_from(NEUTRAL_KINDS)
+_DRAW_ENDING = st.sampled_from(_ENDINGS)
+_DRAW_COST = st.sampled_from(_COSTS[1:])
+_DRAW_TOKENS = st.sampled_from(_TOKENS)
+_DRAW_ELAPSED = st.sampled_from(_ELAPSED_MS)
+_DRAW_RELEASE = st.sampled_from(RELEASES)
+_DRAW_TIGHT = {
+    release: st.lists(
+        st.sampled_from(bounds_of(release)), max_size=TIGHT_BOUNDS_MAX, unique=True
+    )
+    for release in RELEASES
+}
+_PAIRS = {
+    release: st.sampled_from([(release, pair) for pair in possible_pairs(release)])
+    for release in RELEASES
+}
+_ALL_PAIRS = st.sampled_from(
+    [(release, pair) for release in RELEASES for pair in possible_pairs(release)]
+)
+_BOOLEANS = st.booleans()
 
 
 def releases() -> SearchStrategy[str]:
     """Draw the name of a release; half of the draws each."""
-    return st.sampled_from(RELEASES)
+    return _DRAW_RELEASE
 
 
 @st.composite
@@ -96,7 +120,7 @@ def policies(draw: DrawFn, release: str | None = None) -> Record:
     for field in draw(st.lists(st.sampled_from(BOUND_FIELDS), max_size=4, unique=True)):
         if field in bounds_of(str(policy["evaluator_release"])):
             fit_bound(policy, field, draw(st.sampled_from((0, 1, 2, 3, 2_000, INTEGER_MAX))))
-    if policy["evaluator_release"] == EXTENDED and draw(st.booleans()):
+    if policy["evaluator_release"] == EXTENDED and draw(_BOOLEANS):
         policy["max_cycle_length"] = draw(st.integers(2, CYCLE_LENGTH_MAX))
         policy["cycle_repeats"] = draw(st.integers(2, CYCLE_REPEATS_MAX))
     return policy
@@ -104,9 +128,9 @@ def policies(draw: DrawFn, release: str | None = None) -> Record:
 
 def _move(draw: DrawFn, moves: list[Move], period: int, release: str) -> Move:
     """Draw the next move of a run; numbers in it stand for digests."""
-    intent = draw(st.sampled_from(_INTENTS))
+    intent = draw(_DRAW_INTENT)
     number = len(moves) + 1
-    kind = draw(st.sampled_from(NEUTRAL_KINDS))
+    kind = draw(_DRAW_KIND)
     move = Move(kind=kind, action=number, state=number, evidence=(number,))
     last = moves[-1] if moves else move
     if intent == "idle":
@@ -130,19 +154,19 @@ def _move(draw: DrawFn, moves: list[Move], period: int, release: str) -> Move:
         move = replace(
             move,
             kind="model_generation" if kind == "verification" else kind,
-            cost=draw(st.sampled_from(_COSTS[1:])),
-            input_tokens=draw(st.sampled_from(_TOKENS)),
-            output_tokens=draw(st.sampled_from(_TOKENS)),
-            elapsed_ms=draw(st.sampled_from(_SHIFTS)),
+            cost=draw(_DRAW_COST),
+            input_tokens=draw(_DRAW_TOKENS),
+            output_tokens=draw(_DRAW_TOKENS),
+            elapsed_ms=draw(_DRAW_ELAPSED),
         )
-    if move.kind == "repair" and draw(st.booleans()):
+    if move.kind == "repair" and draw(_BOOLEANS):
         move = replace(move, deltas=(1, 0, 1))
     return move
 
 
 def _ending(draw: DrawFn, moves: list[Move]) -> Move | None:
     """Draw a last move that may end the run by itself, or None."""
-    ending = draw(st.sampled_from(_ENDINGS))
+    ending = draw(_DRAW_ENDING)
     number = len(moves) + 1
     old = moves[-1].evidence[:1] if moves else ()
     action = draw(st.sampled_from((number, moves[-1].action))) if moves else number
@@ -188,9 +212,7 @@ def _tighten(draw: DrawFn, policy: Record, steps: list[Record], period: int) -> 
     """Fit a few bounds in place to figures that the run reaches, or to nothing at all."""
     release = str(policy["evaluator_release"])
     figures = measure(steps)
-    fields = draw(
-        st.lists(st.sampled_from(bounds_of(release)), max_size=TIGHT_BOUNDS_MAX, unique=True)
-    )
+    fields = draw(_DRAW_TIGHT[release])
     for field in fields:
         if figures:
             # Most bounds are fitted to the last step, so that several rules meet there.
@@ -199,7 +221,7 @@ def _tighten(draw: DrawFn, policy: Record, steps: list[Record], period: int) -> 
             fit_bound(policy, field, firing_bound(field, figures[focus][field]) + distance)
         else:
             fit_bound(policy, field, 0)
-    if release == EXTENDED and draw(st.booleans()):
+    if release == EXTENDED and draw(_BOOLEANS):
         policy["max_cycle_length"] = min(max(2, period + draw(st.sampled_from((0, 1, -1)))), 16)
         policy["cycle_repeats"] = draw(st.sampled_from((2, 2, 3)))
 
@@ -265,8 +287,10 @@ def traces_firing(
     Arguments:
         pair: the outcomes, the one that wins first; None draws one of the possible pairs.
     """
-    chosen = draw(releases()) if release is None else release
-    outcomes = draw(st.sampled_from(possible_pairs(chosen))) if pair is None else pair
+    if pair is None:
+        chosen, outcomes = draw(_ALL_PAIRS if release is None else _PAIRS[release])
+    else:
+        chosen, outcomes = draw(_DRAW_RELEASE) if release is None else release, pair
     return fire(chosen, outcomes, draw(_choices()))
 
 
@@ -303,11 +327,11 @@ def defective_traces(
     first = draw(st.sampled_from(codes)) if code is None else code
     later = [name for name in codes if STEP_CODES.index(name) > STEP_CODES.index(first)]
     both = [first]
-    if later and combined and draw(st.booleans()):
+    if later and combined and draw(_BOOLEANS):
         both.append(draw(st.sampled_from(later)))
     length = draw(st.integers(1, 4))
     index = defective.index_for(both, draw(st.integers(0, length - 1)))
-    kinds = [draw(st.sampled_from(NEUTRAL_KINDS)) for _ in range(max(length, index + 1))]
+    kinds = [draw(_DRAW_KIND) for _ in range(max(length, index + 1))]
     policy = roomy_policy(chosen)
     moves = [
         Move(kind=kind, action=number, state=number, evidence=(number,) if number % 2 else ())

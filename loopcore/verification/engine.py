@@ -65,6 +65,7 @@ def run(
     target: EvaluatorTarget,
     properties: Sequence[Property],
     profile: Profile,
+    *,
     seed: int = 0,
     jobs: int = 1,
     on_event: OnEvent = lambda event: None,
@@ -74,39 +75,51 @@ def run(
     Arguments:
         jobs: processes to spread the properties over; the verdicts do not depend on it. One is
             used where the target or the properties cannot be opened in another process.
+
+    Raises EnvironmentFault when a worker process was killed from outside.
     """
-    outcomes: dict[str, Outcome] = {}
+    reached: dict[str, Outcome] = {}
     interrupted = False
     try:
-        for outcome in _outcomes(target, properties, profile, seed, jobs, on_event):
-            outcomes[outcome.property_id] = outcome
-            on_event(Finished(outcome=outcome, done=len(outcomes), total=len(properties)))
+        for outcome in _outcomes(target, properties, profile, seed=seed, jobs=jobs, on=on_event):
+            reached[outcome.property_id] = outcome
+            on_event(Finished(outcome=outcome, done=len(reached), total=len(properties)))
     except KeyboardInterrupt:
         interrupted = True
+    outcomes = [reached[each.id] for each in properties if each.id in reached]
+    judges = {each.id: each for each in properties}
+    met = next((each for each in outcomes if each.trouble is not None), None)
+    own = reached.get(TOTALITY)
+    if met is not None and met.trouble is not None and (own is None or own.broken is None):
+        judges[TOTALITY] = judges[met.property_id]
+        found = met.trouble
+        if not interrupted:
+            try:
+                found = _smaller(found, judges[TOTALITY], target, profile, seed)
+            except KeyboardInterrupt:
+                interrupted = True
+        outcomes = _break_totality(outcomes, found)
     facts = TargetFacts(
         name=target.name, version=target.version, releases=target.releases, wire=target.wire
     )
-    ordered = [outcomes[each.id] for each in properties if each.id in outcomes]
-    judges = {each.id: each.id for each in properties}
-    trouble = next((each for each in ordered if each.trouble is not None), None)
-    if trouble is not None and trouble.trouble is not None:
-        try:
-            ordered = _break_totality(ordered, trouble, target, properties, profile, seed)
-        except KeyboardInterrupt:
-            interrupted = True
-        if all(each.broken is None for each in ordered if each.property_id == TOTALITY):
-            ordered = _join_totality(ordered, trouble.trouble)
-        own = outcomes.get(TOTALITY)
-        if own is None or own.broken is None:
-            judges[TOTALITY] = trouble.property_id
     counterexamples: dict[str, Counterexample] = {}
     results: list[PropertyResult] = []
     known = {each.id: each for each in properties}
-    for outcome in ordered:
+    for outcome in outcomes:
         name: str | None = None
         if outcome.broken is not None:
-            counterexample = _counterexample(
-                outcome, judges[outcome.property_id], facts, profile, seed
+            counterexample = Counterexample(
+                property=outcome.property_id,
+                judged_by=judges[outcome.property_id].id,
+                target=facts,
+                seed=seed,
+                profile=profile.name,
+                case=outcome.broken.case,
+                finding=outcome.broken.finding,
+                expected=outcome.broken.expected,
+                got=outcome.broken.got,
+                request=outcome.broken.request,
+                loopcore_version=__version__,
             )
             name = file_name(counterexample)
             counterexamples[name] = counterexample
@@ -118,10 +131,10 @@ def run(
         profile=profile.name,
         seed=seed,
         properties=tuple(results),
-        coverage=coverage(ordered),
+        coverage=coverage(outcomes),
         interrupted=interrupted,
     )
-    notes = dict.fromkeys(note for outcome in ordered for note in outcome.notes)
+    notes = dict.fromkeys(note for outcome in outcomes for note in outcome.notes)
     return Verified(result=result, counterexamples=counterexamples, notes=tuple(notes))
 
 
@@ -129,76 +142,40 @@ def _outcomes(
     target: EvaluatorTarget,
     properties: Sequence[Property],
     profile: Profile,
+    *,
     seed: int,
     jobs: int,
-    on_event: OnEvent,
+    on: OnEvent,
 ) -> Iterator[Outcome]:
     """Yield the outcome of every property, in no particular order."""
     if jobs > 1 and len(properties) > 1 and workers_can_run(target, properties):
         yield from examine_in_workers(target, properties, profile, seed, jobs)
         return
     for each in properties:
-        on_event(Started(property_id=each.id, name=each.name))
+        on(Started(property_id=each.id, name=each.name))
         yield examine(each, target, profile, seed)
 
 
-def _break_totality(
-    outcomes: list[Outcome],
-    met: Outcome,
-    target: EvaluatorTarget,
-    properties: Sequence[Property],
-    profile: Profile,
-    seed: int,
-) -> list[Outcome]:
-    """Return the outcomes with E15 broken by the smallest case of a trouble that another met.
-
-    Where E15 has found a case of its own, that stands, since it is small already.
-    """
-    own = next((each for each in outcomes if each.property_id == TOTALITY), None)
-    if met.trouble is None or (own is not None and own.broken is not None):
-        return outcomes
-    found = met.trouble
-    if found.kind not in _SLOW_TROUBLES:
-        judge = next(each for each in properties if each.id == met.property_id)
-        smaller = examine(judge, target, profile, seed, totality=True).broken
-        found = found if smaller is None else smaller
-    return _join_totality(outcomes, found)
+def _smaller(
+    found: Found, judge: Property, target: EvaluatorTarget, profile: Profile, seed: int
+) -> Found:
+    """Return the smallest case of a trouble that the same search finds in the shrinking time."""
+    if found.kind in _SLOW_TROUBLES:
+        return found
+    return examine(judge, target, profile, seed, totality=True).broken or found
 
 
-def _join_totality(outcomes: list[Outcome], found: Found) -> list[Outcome]:
+def _break_totality(outcomes: list[Outcome], found: Found) -> list[Outcome]:
     """Return the outcomes with E15 broken by a case, as a new one where it was not examined."""
-    broken = Outcome(
-        property_id=TOTALITY, verdict="broken", reason=found.finding, examples=1, broken=found
-    )
     if all(each.property_id != TOTALITY for each in outcomes):
-        return [*outcomes, broken]
+        broken = Outcome(property_id=TOTALITY, verdict="broken", examples=1)
+        outcomes = [*outcomes, broken]
     return [
-        replace(each, verdict="broken", reason=found.finding, broken=found, trouble=None)
+        replace(each, verdict="broken", reason=found.finding, broken=found)
         if each.property_id == TOTALITY
         else each
         for each in outcomes
     ]
-
-
-def _counterexample(
-    outcome: Outcome, judged_by: str, facts: TargetFacts, profile: Profile, seed: int
-) -> Counterexample:
-    found = outcome.broken
-    if found is None:
-        raise ValueError("only a broken property has a counterexample")
-    return Counterexample(
-        property=outcome.property_id,
-        judged_by=judged_by,
-        target=facts,
-        seed=seed,
-        profile=profile.name,
-        case=found.case,
-        finding=found.finding,
-        expected=found.expected,
-        got=found.got,
-        request=found.request,
-        loopcore_version=__version__,
-    )
 
 
 def _result(
