@@ -12,13 +12,12 @@ import argparse
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopcore.cli import (
-    EXIT_INPUT,
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_UNKNOWN,
@@ -31,7 +30,7 @@ from loopcore.files import DEFAULT_FOLDER, write_whole
 if TYPE_CHECKING:
     from loopcore.results import PropertyResult, VerifyResult
     from loopcore.suite import TargetSpec
-    from loopcore.testing.contract import EvaluatorTarget, Property
+    from loopcore.testing.contract import Property
     from loopcore.verification.engine import Event, Verified
 
 HELP = "Hold an evaluator to every invariant; write OUT/verify/result.json and junit.xml."
@@ -239,7 +238,7 @@ def _rerun(path: Path, spec: TargetSpec, catalogue: Sequence[Property], *, as_js
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[Event], None]]:
+def _progress(total: int) -> Generator[Callable[[Event], None]]:
     """Yield what takes the engine's events: a bar at a terminal, silence in a pipe."""
     if not sys.stderr.isatty():
         yield lambda event: None

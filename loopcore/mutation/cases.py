@@ -22,6 +22,7 @@ import msgspec
 from loopcore.decoding import decode_receipt
 from loopcore.documents import evaluate_stream, evaluate_trace
 from loopcore.errors import InputError
+from loopcore.files import write_whole
 from loopcore.models import Receipt
 from loopcore.mutation.operators import Form, OperatorCall, apply, compact
 from loopcore.mutation.values import DataError, Record, array, record, text, text_of
@@ -30,6 +31,7 @@ from loopcore.results import TraceCaseResult
 from loopcore.suite import suite_folder
 from loopcore.testing import naive
 
+_FILLED_IN = "receipt_sha256"
 _FORMS: dict[str, Form] = {"document": "document", "stream": "stream", "receipt": "receipt"}
 
 
@@ -129,7 +131,7 @@ def reference_answer(data: bytes, form: Form) -> Record:
         receipt = evaluate_stream(io.BytesIO(data)) if form == "stream" else evaluate_trace(data)
     except InputError as error:
         return {"error": error.as_dict()}
-    return {"receipt": record(msgspec.to_builtins(receipt))}
+    return {"receipt": record(msgspec.json.decode(msgspec.json.encode(receipt)))}
 
 
 def reference_replay(trace: bytes, receipt: bytes) -> Record:
@@ -155,6 +157,12 @@ def verdict(answer: Record, expected: Record) -> Record:
     return {name: body.get(name) for name in names}
 
 
+def naive_answer(case: TraceCase) -> Record:
+    """Return the naive model's answer to a case of form document or stream."""
+    data = case_bytes(case)
+    return naive.evaluate_stream(data) if case.form == "stream" else naive.evaluate_bytes(data)
+
+
 def judge_trace_case(case: TraceCase) -> TraceCaseResult:
     """Return whether the reference evaluator gives a case exactly its verdict."""
     data = case_bytes(case)
@@ -176,3 +184,24 @@ def operator_names(case: TraceCase) -> str:
     """Return the names of a case's operators, in order, joined by a plus sign."""
     names = [name for name, _ in (*case.operators, *case.receipt_operators)]
     return " + ".join(names) or "none"
+
+
+def main() -> None:
+    """Write `traces.json` again with every `receipt_sha256` as the naive model gives it.
+
+    Only where terminal, sequence and violations are those that were authored; else it stays away.
+    """
+    lines: list[bytes] = []
+    for item, case in zip(array(read_data("traces.json")), load_trace_cases(), strict=True):
+        authored = {name: value for name, value in case.expected.items() if name != _FILLED_IN}
+        if case.form != "receipt" and "receipt" in (answer := naive_answer(case)):
+            agreed = verdict(answer, authored) == authored
+            digest = record(answer["receipt"])[_FILLED_IN]
+            record(item)["expected"] = authored | ({_FILLED_IN: digest} if agreed else {})
+        lines.append(json.dumps(item).encode())
+    path = suite_folder("mutations") / "traces.json"
+    write_whole(path, b"[\n" + b",\n".join(lines) + b"\n]\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -99,15 +99,23 @@ def _ask(target: EvaluatorTarget, vector: Vector) -> Record | None:
         return target.evaluate_line(data)
     if b"\n" in data:
         return None
+    if not _is_json(data):
+        return target.evaluate_line(data)
+    parts = data.removeprefix(_HEAD).removesuffix(b"}").split(_MIDDLE)
+    if len(parts) != len((_HEAD, _MIDDLE)) or not all(_is_json(part) for part in parts):
+        return None
+    # A request may be answered without its id where the line as a whole is refused.
+    request = b'{"id":1,"op":"evaluate","policy":%b,"steps":%b}' % (parts[0], parts[1])
+    return target.evaluate_line(request)
+
+
+def _is_json(data: bytes) -> bool:
+    """Return whether a common JSON parser takes a text."""
     try:
         json.loads(data, parse_constant=_refuse)
     except ValueError:
-        return target.evaluate_line(data)
-    except RecursionError:
-        return None
-    parts = data.removeprefix(_HEAD).removesuffix(b"}").split(_MIDDLE)
-    framed = data.startswith(_HEAD) and len(parts) == len((_HEAD, _MIDDLE))
-    return target.evaluate_text(parts[0], parts[1]) if framed else None
+        return False
+    return True
 
 
 def _refuse(name: str) -> NoReturn:

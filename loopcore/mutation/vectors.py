@@ -73,10 +73,11 @@ def _expected(data: bytes, form: Form) -> Record:
     return {key: value for key, value in record(answer["error"]).items() if key != "message"}
 
 
-def _wire(data: bytes, document: Record | None, form: Form) -> Wire:
+def _wire(data: bytes, document: Record | None, form: Form, expected: Record) -> Wire:
     if form == "stream":
         return "stream"
-    if document is None or list(document) != ["schema", "policy", "steps"]:
+    framed = document is not None and list(document) == ["schema", "policy", "steps"]
+    if document is None or not framed or expected.get("path") == "$":
         return "bytes"
     plain = document["schema"] == "loopcore/trace/1" and not _is_fragile(document)
     return "values" if plain and json.loads(data) == document else "bytes"
@@ -101,11 +102,12 @@ def _vector(
     form: Form = "document",
 ) -> Vector:
     data, document = apply(load_bases()[base], calls, form)
+    expected = _expected(data, form)
     return Vector(
         id=name,
-        wire=_wire(data, document, form),
+        wire=_wire(data, document, form, expected),
         input_base64=base64.b64encode(data).decode(),
-        expected=_expected(data, form),
+        expected=expected,
         operator=" + ".join(call for call, _ in calls) or "none",
         reason=reason,
         incident=None,
@@ -122,9 +124,10 @@ def _of_cases() -> Iterator[Vector]:
             continue
         told = case.expected
         short = {"receipt_sha256": told["receipt_sha256"]} if "receipt_sha256" in told else told
+        document = apply(load_bases()[case.base], case.operators)[1]
         yield Vector(
             id=case.id,
-            wire=_wire(data, apply(load_bases()[case.base], case.operators)[1], case.form),
+            wire=_wire(data, document, case.form, short),
             input_base64=base64.b64encode(data).decode(),
             expected=short,
             operator=operator_names(case),

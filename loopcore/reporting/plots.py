@@ -14,6 +14,7 @@ import html
 import io
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
 from loopcore.errors import EnvironmentFault
@@ -48,6 +49,22 @@ _SETTINGS: dict[str, object] = {
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
 _HEAD = re.compile(r"^.*?(?=<svg\b)|<metadata>.*?</metadata>\s*", re.DOTALL)
+
+
+class _Settings(Protocol):
+    """The part of matplotlib itself that is used here."""
+
+    def rc_context(self) -> AbstractContextManager[object]:
+        """Put the settings back at the end."""
+        ...
+
+
+class _Figure(Protocol):
+    """The part of matplotlib's figure that is used here."""
+
+    def savefig(self, file: io.StringIO, /, **options: object) -> object:
+        """Write the figure."""
+        ...
 
 
 class _Axes(Protocol):
@@ -95,7 +112,7 @@ def svg(plot: Plot) -> str:
         raise EnvironmentFault(
             "the report needs the extra `report`: install loopcore[report]"
         ) from None
-    with mpl.rc_context():
+    with cast("_Settings", mpl).rc_context():
         cast("dict[str, object]", mpl.rcParams).update(_SETTINGS)
         height = _FRAME_INCHES + _ROW_INCHES * len(plot.rows)
         figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
@@ -108,7 +125,9 @@ def svg(plot: Plot) -> str:
         left.set_yticks(range(len(plot.rows)), [_label(row.label) for row in plot.rows])
         left.set_ylim(len(plot.rows) - 0.5, -0.5)
         text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        cast("_Figure", figure).savefig(
+            text, format="svg", transparent=True, metadata={"Date": None}
+        )
     return _for_page(text.getvalue(), plot)
 
 

@@ -86,20 +86,31 @@ def _incomplete(results: Results) -> str | None:
 
 
 def _reproduce(results: Results) -> Section:
+    assessment = results.assessment
     commands: list[str] = []
-    if results.assessment is not None:
-        commands.append(results.assessment.command)
-    else:
-        if results.verify is not None:
-            commands.append(
-                f"loopcore verify --profile {shlex.quote(results.verify.profile)}"
-                f" --seed {results.verify.seed}"
-            )
-        if results.mutate is not None:
-            commands.append("loopcore mutate")
-        commands += [f"loopcore audit LOG... --seed {one.seed}" for one in results.audits]
-        if results.lab is not None:
-            commands.append("loopcore lab")
+    if assessment is not None:
+        commands.append(f"{assessment.command} --out {shlex.quote(assessment.folder)}")
+    target = "" if assessment is None or not assessment.target else f" {assessment.target}"
+    verify = results.verify
+    if verify is not None:
+        commands.append(
+            f"loopcore verify{target} --profile {shlex.quote(verify.profile)} --seed {verify.seed}"
+        )
+        place = "DIR" if assessment is None else assessment.folder
+        commands += [
+            f"loopcore verify{target} --rerun"
+            f" {shlex.quote(f'{place}/verify/counterexamples/{one.counterexample}')}"
+            for one in verify.properties
+            if one.counterexample is not None
+        ]
+    if results.mutate is not None:
+        commands.append("loopcore mutate")
+    logs = "LOG..." if assessment is None else shlex.join(assessment.logs)
+    commands += [f"loopcore audit {logs} --seed {one.seed}" for one in results.audits]
+    if results.lab is not None:
+        commands.append("loopcore lab")
+    if assessment is not None:
+        commands.append(f"loopcore report {shlex.quote(assessment.folder)}")
     return Section(
         id="reproduce",
         title="How to reproduce this",

@@ -158,9 +158,8 @@ def cycle(violations: str, *parts: Json, **changes: object) -> Worked:
 
 
 REPEATED, IDLE = "max_consecutive_repeated_actions", "max_consecutive_no_progress"
-NOTHING = {REPEATED: 2, IDLE: 2, "max_steps": 1, "max_model_calls": 0} | {
-    name: 0 for name in ("max_repairs", "max_cost_microunits")
-}
+ZERO_BOUNDS = ("max_model_calls", "max_repairs", "max_cost_microunits")
+NOTHING = {REPEATED: 2, IDLE: 2, "max_steps": 1} | dict.fromkeys(ZERO_BOUNDS, 0)
 EVERYTHING = {**REPAIR, **TOKENS, **SAME, **LATE, "outcome": "indeterminate"} | {
     "action_kind": "repair",
     "repairs_delta": 1,
@@ -213,9 +212,6 @@ WORKED = {
         "repeated_action nonproductive_cycle",
         *[STILL | PAIR | {"state_after_sha256": d(n % 2)} for n in range(4)],
         **{REPEATED: 4},
-    ),
-    "an indeterminate finish": ends(
-        "indeterminate_effect invalid_completion", finish(outcome="indeterminate")
     ),
     "a stale proof": ends("invalid_completion", step("verification", 900), finish(900)),
     "a finish without proof": ends("invalid_completion", step("finish", 9)),

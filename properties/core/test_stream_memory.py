@@ -15,7 +15,7 @@ from loopcore.documents import evaluate_stream
 from loopcore.lab import baseline_policy, baseline_steps
 from loopcore.models import Step
 
-SHORT, LONG = 1_000, 20_000
+SHORT, LONG = 1_000, 8_000
 # What one evidence digest may cost: its text, and its share of a set that has just grown.
 EVIDENCE_BYTES_MAX = 300
 # Buffers that come and go with single lines.
