@@ -73,7 +73,7 @@ def false_stops(one: SetResult, prefix: str) -> Table:
         rows.append(
             (
                 word(_blind(row)),
-                word(f"{row.phase} dispatch"),
+                word(row.phase),
                 Cell(text=f"{found.hits}/{found.n}", value=found.hits),
                 _share(found.hits / found.n if found.n else None, small=found.small),
                 span(exact),
@@ -90,7 +90,8 @@ def false_stops(one: SetResult, prefix: str) -> Table:
     return Table(
         id=f"{prefix}-false-stops",
         caption=f"{one.name}: false stops on the runs that verified, with exact 95 % intervals on"
-        " runs (as if independent) and on tasks; detectors, budgets and gates apart",
+        " runs (as if independent) and on tasks; detectors, budgets and gates apart; a contestant"
+        " decides before or after dispatch",
         columns=columns(
             "contestant",
             "decides",
@@ -188,7 +189,7 @@ def _money(saved: Saved) -> Cell:
 
 def _cap_head(cap: CapResult) -> tuple[Cell, Cell]:
     turns = "no cap" if cap.cap_turns is None else f"{cap.cap_turns.mean:.1f} turns on average"
-    return word(f"{CAP} ({turns})"), word("after dispatch")
+    return word(f"{CAP} ({turns})"), word("after")
 
 
 def _mean(spread: Spread | None, *, small: bool) -> Cell:
@@ -216,7 +217,11 @@ def _standing(row: Row, one: SetResult) -> str:
         return "the cap beats it"
     if (harm, gain) == (0, 0):
         return "equals the cap"
-    return "saves more, stops more falsely" if gain > 0 else "stops less falsely, saves less"
+    return (
+        "neither is better: it saves more and stops more falsely"
+        if gain > 0
+        else "neither is better: it stops less falsely and saves less"
+    )
 
 
 def _judged(one: SetResult) -> list[Row]:

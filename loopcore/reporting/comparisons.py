@@ -8,6 +8,7 @@ Source: spec control, sections 3 and 5.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from loopcore.comparison.audit import AuditResult, SetResult
@@ -24,7 +25,7 @@ from loopcore.reporting.comparison_tables import (
     reasons,
     savings,
 )
-from loopcore.reporting.view import UNKNOWN, Bar, Plot, PlotRow, Section, listing, plural
+from loopcore.reporting.view import UNKNOWN, Bar, Plot, PlotRow, Section, grouped, listing, plural
 
 LISTED_MAX = 50
 
@@ -34,7 +35,7 @@ def recordings(audits: Sequence[AuditResult]) -> tuple[Section, ...]:
     problems = [
         f"{problem.source}: {problem.message}" for one in audits for problem in one.problems
     ]
-    listed = [f"{item.item}: {item.reason}" for one in audits for item in one.listed]
+    listed = Counter(item.reason for one in audits for item in one.listed)
     sentences = [
         "At which turn would each contestant have stopped these runs? On a run that verified, any"
         " stop before its end is a false stop; on a run that failed, what came after the stop is"
@@ -44,7 +45,8 @@ def recordings(audits: Sequence[AuditResult]) -> tuple[Section, ...]:
     if problems:
         sentences.append(f"Not read: {listing(problems, LISTED_MAX)}.")
     if listed:
-        sentences.append(f"Listed, not counted: {listing(listed, LISTED_MAX)}.")
+        reasons_found = [f"{reason} ({times})" for reason, times in sorted(listed.items())]
+        sentences.append(f"Without a run: {listing(reasons_found, LISTED_MAX)}.")
     cut = any(not one.complete for one in audits)
     head = Section(
         id="recordings",
@@ -76,18 +78,18 @@ def authored(samples: AuditResult) -> tuple[Section, ...]:
 def chapter(one: SetResult, prefix: str, before: str = "") -> Section:
     """Return everything about one set; ids of tables and plots begin with `prefix`."""
     sentences = [
-        f"{plural(one.runs, 'run')} of {plural(one.tasks, 'task')}: {one.successes} verified,"
-        f" {one.failures} failed, {one.unknown} without a recorded outcome;"
-        f" {plural(one.steps, 'dispatched action')}.",
-        f"Censored: {one.censored} of the failures stopped at the set's own cap and are not known"
-        " to fail beyond it.",
+        f"{plural(one.runs, 'run')} of {plural(one.tasks, 'task')}: {grouped(one.successes)}"
+        f" verified, {grouped(one.failures)} failed, {grouped(one.unknown)} without a recorded"
+        f" outcome; {plural(one.steps, 'dispatched action')}.",
+        f"Censored: {grouped(one.censored)} of the failures stopped at the set's own cap and are"
+        " not known to fail beyond it.",
         f"Kind: {one.kind}. Models: {listing(one.models) or UNKNOWN}. Cost recorded in"
-        f" {one.cost_known_runs} of {plural(one.runs, 'run')}, {UNKNOWN} in the others.",
+        f" {grouped(one.cost_known_runs)} of {plural(one.runs, 'run')}, {UNKNOWN} in the others.",
         f"Progress signal used: {'; '.join(one.signals) or 'none'}.",
     ]
     if one.progress_unknown_runs:
         sentences.append(
-            f"Level D is blind to progress on {one.progress_unknown_runs} of"
+            f"Level D is blind to progress on {grouped(one.progress_unknown_runs)} of"
             f" {plural(one.runs, 'run')}."
         )
     sentences.append(against_in_words(one))

@@ -30,6 +30,8 @@ _PAGE = {
 }
 _WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES = 7.2, 0.27, 0.85
 _LABEL_CHARACTERS_MAX = 40
+# A panel ends at the first of these percentages that holds all of its bars.
+_EDGES = (5, 10, 25, 50, 100)
 _SETTINGS: dict[str, object] = {
     "svg.hashsalt": "loopcore",
     "svg.fonttype": "none",
@@ -136,17 +138,25 @@ def _panel(axes: _Axes, bars: Sequence[Bar], baseline: Sequence[bool], label: st
     for place, (bar, is_base) in enumerate(zip(bars, baseline, strict=True)):
         colour = _BASE if is_base else _MARK
         if bar.low is not None and bar.high is not None:
-            ends = [100 * min(bar.low, 1), 100 * min(bar.high, 1)]
+            ends = [100 * max(bar.low, 0), 100 * min(bar.high, 1)]
             axes.plot(ends, [place, place], "-|", color=colour, linewidth=1.6, markersize=7)
         if bar.share is None:
-            axes.text(1, place, "unknown", va="center")
+            axes.text(0, place, " unknown", va="center")
         else:
-            axes.plot([100 * bar.share], [place], "s" if is_base else "o", color=colour)
-    axes.set_xlim(-3, 103)
+            axes.plot(
+                [100 * min(max(bar.share, 0), 1)], [place], "s" if is_base else "o", color=colour
+            )
+    highest = max((100 * min(end, 1) for bar in bars for end in _ends(bar)), default=0)
+    limit = next(edge for edge in _EDGES if edge >= highest)
+    axes.set_xlim(-limit / 30, limit * 31 / 30)
     axes.set_xlabel(label)
     axes.grid(axis="x", linewidth=0.4)
     axes.tick_params(axis="y", length=0)
     axes.set_axisbelow(True)
+
+
+def _ends(bar: Bar) -> tuple[float, ...]:
+    return tuple(end for end in (bar.share, bar.low, bar.high) if end is not None)
 
 
 def _label(text: str) -> str:

@@ -33,6 +33,7 @@ from loopcore import __version__
 from loopcore.decoding import decode_values
 from loopcore.errors import InputError, TargetError, UsageError
 from loopcore.evaluator import evaluate, start
+from loopcore.models import Receipt
 from loopcore.process import ANSWER_SECONDS, ChildProcess
 from loopcore.serving import PROTOCOL, answer
 from loopcore.terminals import PRECEDENCE
@@ -112,7 +113,7 @@ class BuiltInTarget:
             receipt = evaluate(trace.policy, trace.steps, steps_sha256=trace.steps_sha256)
         except InputError as error:
             return {"error": error.as_dict()}
-        return {"receipt": msgspec.to_builtins(receipt)}
+        return {"receipt": _plain(receipt)}
 
     def evaluate_text(self, policy: bytes, steps: bytes) -> Answer:
         """Return the answer to a trace whose two parts are raw JSON text."""
@@ -131,14 +132,14 @@ class BuiltInTarget:
             # Which prefixes a defect spoils is the decoder's to say.
             return [self.evaluate(policy, items[:length]) for length in range(len(items) + 1)]
         run = start(trace.policy)
-        answers: list[Answer] = [{"receipt": msgspec.to_builtins(run.finish())}]
+        answers: list[Answer] = [{"receipt": _plain(run.finish())}]
         for index, step in enumerate(trace.steps):
             try:
                 run.advance(step)
             except InputError as error:
                 refusal: Answer = {"error": error.as_dict()}
                 return answers + [refusal] * (len(items) - index)
-            answers.append({"receipt": msgspec.to_builtins(run.finish())})
+            answers.append({"receipt": _plain(run.finish())})
         return answers
 
     def fresh(self) -> EvaluatorTarget:
@@ -320,6 +321,12 @@ class PythonTarget:
         if shaped is None:
             refuse(f"its result is no object: {cut(result)}", asked)
         return one_of(shaped, asked)
+
+
+def _plain(receipt: Receipt) -> object:
+    """Return a receipt as the JSON value that a reader of the wire gets, lists and all."""
+    value: object = msgspec.json.decode(msgspec.json.encode(receipt))
+    return value
 
 
 def _child(words: list[str], spec: TargetSpec) -> ChildProcess:

@@ -146,6 +146,15 @@ def test_the_turns_highest_stop_counts_whatever_its_action() -> None:
     assert (found.reason, found.cause, found.action) == ("step_budget_exhausted", "budget", 2)
 
 
+def test_who_decides_before_dispatch_stops_at_the_first_word() -> None:
+    seen = [observation(1), observation(1, 2, "b"), observation(2)]
+    found = replay(
+        run_of(seen),
+        scripted("before", t1a1=stop_for("no_progress"), t1a2=stop_for("step_budget_exhausted")),
+    )
+    assert (found.reason, found.action, found.steps_saved) == ("no_progress", 1, 3)
+
+
 def test_a_warning_and_a_recovery_are_no_stop() -> None:
     found = replay(
         run_of(FIVE, success=True),
@@ -296,6 +305,22 @@ def test_the_cap_lets_about_one_success_in_twenty_go_on_too_long() -> None:
     assert found.false_stop_share is not None
     assert 0 <= found.false_stop_share.mean <= 0.05
     assert found.saved_share is None
+
+
+def test_the_cap_is_judged_on_tasks_that_it_was_not_calibrated_on() -> None:
+    # With 20 calibration tasks the cap is their longest run, so only other tasks can exceed it.
+    runs = [
+        run_of(
+            [observation(turn) for turn in range(1, number + 2)],
+            success=True,
+            task=str(number),
+            name=str(number),
+        )
+        for number in range(40)
+    ]
+    found = cap_over_splits(runs, splits=40)
+    assert found.false_stop_share is not None
+    assert found.false_stop_share.mean > 0
 
 
 def test_without_nineteen_tasks_there_is_no_cap_and_nothing_is_stopped() -> None:

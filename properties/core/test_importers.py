@@ -83,6 +83,16 @@ def test_the_simulated_users_calls_are_not_the_agents() -> None:
     assert all(seen.tool != "check_display" for seen in run_named("s-parallel").observations)
 
 
+def test_a_call_that_is_marked_as_the_users_is_not_the_agents_whoever_says_it(
+    tmp_path: Path,
+) -> None:
+    document = json.loads((samples() / "tau2/meters.json").read_text())
+    pair = document["simulations"][0]["messages"][2]["tool_calls"]
+    pair[1]["requestor"] = "user"
+    run = run_named("s-parallel", load([written(tmp_path, "log.json", json.dumps(document))]))
+    assert [seen.action for seen in run.observations if seen.turn == 2] == [1]
+
+
 def test_a_write_that_succeeds_is_progress_and_one_that_fails_is_an_error() -> None:
     calls = [seen for seen in run_named("s-parallel").observations if seen.tool == "send_bill"]
     assert [(seen.progress, seen.error_class) for seen in calls] == [

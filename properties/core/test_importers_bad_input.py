@@ -88,6 +88,18 @@ def test_a_hundred_megabytes_of_brackets_under_a_larger_limit_are_still_only_mal
     assert the_problem(load([file]))[0] == "malformed"
 
 
+def test_the_reader_itself_refuses_what_is_nested_too_deeply() -> None:
+    with pytest.raises(InputError, match="nested too deeply"):
+        parse_json("[" * 100_000, "f")
+
+
+def test_two_messages_in_one_place_of_a_talk_are_refused(tmp_path: Path) -> None:
+    document = json.loads((samples() / "tau2/meters.json").read_text())
+    document["simulations"][0]["messages"][1]["turn_idx"] = 0
+    problem = load([written(tmp_path, "log.json", json.dumps(document))]).problems[0]
+    assert problem.place.endswith("log.json: $.simulations[0].messages[1]")
+
+
 def test_an_unknown_format_name_is_the_callers_fault() -> None:
     with pytest.raises(UsageError, match="known are tau-bench"):
         load([samples()], format="other")
