@@ -151,14 +151,14 @@ class Run:
         cost, input_tokens, output_tokens = self._amounts
         progress, idle, same, last_action = self._streaks
         state, ended_at, known = self._state, self._ended_at, len(seen)
-        refuse = self._refusal
+        terminal, refuse, see = self.terminal, self._refusal, seen.add
         try:
             for step in new_steps:
                 kind, outcome = step.action_kind, step.outcome
                 evidence, proof = step.new_evidence_receipt_sha256, step.completion_receipt_sha256
                 completed_at = step.completed_at_unix_ms
                 # Is the step well formed? In the order of `STEP_ERRORS`.
-                if self.terminal is not None:
+                if terminal is not None:
                     raise refuse("post_terminal_step", steps)
                 if step.sequence != steps + 1:
                     raise refuse("sequence_gap", steps)
@@ -194,7 +194,8 @@ class Run:
                 output_tokens += outputs
                 succeeded = outcome == "succeeded"
                 proven = proof is not None and succeeded and proof in evidence and proof not in seen
-                seen.update(evidence)
+                for receipt in evidence:
+                    see(receipt)
                 known, known_before = len(seen), known
                 before, state, action = state, step.state_after_sha256, step.action_sha256
                 cycle = False
@@ -229,14 +230,14 @@ class Run:
                     idle >= idle_max,
                 )
                 if fired != _NONE_FIRED:
-                    self._end(fired, proof)
+                    terminal = self._end(fired, proof)
         finally:
             self._calls = (steps, model_calls, tool_calls, repairs)
             self._amounts = (cost, input_tokens, output_tokens)
             self._streaks = (progress, idle, same, last_action)
             self._state, self._ended_at = state, ended_at
 
-    def _end(self, fired: tuple[bool, ...], proof: str | None) -> None:
+    def _end(self, fired: tuple[bool, ...], proof: str | None) -> Terminal:
         """Let the release's table order the rules that fired; the first one is the terminal."""
         names = {name for name, hit in zip(_RULES, fired, strict=True) if hit}
         table = PRECEDENCE[self.policy.evaluator_release]
@@ -244,6 +245,7 @@ class Run:
         self.terminal = ordered[0]
         self.violations = tuple(name for name in ordered if name != "completed")
         self._proof = proof if self.terminal == "completed" else None
+        return self.terminal
 
     def finish(self, steps_sha256: str | None = None) -> Receipt:
         """Return the receipt of the steps taken so far; the run may still go on afterwards.

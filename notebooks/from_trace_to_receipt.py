@@ -6,9 +6,6 @@
 #     name: python3
 # ---
 
-# The page begins with its title, prints what it computes, and its header is data for Jupyter.
-# ruff: noqa: D100, ERA001, I001, PT017, T201
-
 # %% [markdown]
 # # From a trace to its receipt
 #
@@ -32,6 +29,9 @@ from loopcore.evaluator import evaluate, start
 from loopcore.models import ActionKind, Policy, Step
 from loopcore.receipts import compare_receipts
 from loopcore.terminals import PRECEDENCE, REFERENCE
+
+# A page prints what it computes, begins with its title, and has a header for Jupyter.
+# ruff: noqa: D100, ERA001, I001, PT017, T201
 
 
 # %% [markdown]

@@ -1,0 +1,93 @@
+"""The process of one mutant: plant it, check that it is what runs, then judge, serve or search.
+
+    python -m loopcore.mutation.child judge|serve|search JOB
+
+JOB is a JSON file with `module` and `source` (null for the unchanged evaluator) and, to judge, the
+judges in their order and whether to stop at the first kill. Answers are JSON lines on standard
+output, each written as soon as it is known, so that a hang loses only the judge that hangs.
+
+Nothing of loopcore that could be planted is imported before the mutant is.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from typing import cast
+
+from loopcore.mutation.planting import PlantingError, check_planted, plant
+
+# More than any honest answer needs; past it a mutant gets MemoryError, which is a crash.
+_MEMORY_BYTES_MAX = 4 * 2**30
+
+
+def main(words: list[str]) -> None:
+    """Do what the command line says."""
+    action, path = words
+    limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, limit))
+    with open(path, encoding="utf-8") as file:
+        job = cast("dict[str, object]", json.load(file))
+    module = job["module"]
+    try:
+        if isinstance(module, str):
+            plant(module, str(job["source"]))
+        run = {"judge": _judge, "serve": _serve, "search": _search}[action]
+        run(job, path)
+    except PlantingError as error:
+        _say({"broken": str(error)})
+
+
+def _say(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def _check(job: dict[str, object]) -> None:
+    if isinstance(job["module"], str):
+        check_planted(job["module"])
+
+
+def _judge(job: dict[str, object], path: str) -> None:
+    """Say what each judge finds; with `first_only`, nothing after the first kill."""
+    import msgspec
+
+    from loopcore.mutation.judging import MutantTarget, judge
+
+    _check(job)
+    target = MutantTarget(path)
+    for name in cast("list[str]", job["judges"]):
+        column = judge(name, target)
+        _say(msgspec.to_builtins(column))
+        if job["first_only"] is True and column.killed_by is not None:
+            break
+    _say({"done": True})
+
+
+def _serve(job: dict[str, object], path: str) -> None:
+    """Answer the target protocol on standard input and output."""
+    from loopcore.serving import answer
+
+    del path
+    _check(job)
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(answer(line.removesuffix(b"\n")) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _search(job: dict[str, object], path: str) -> None:
+    """Say the smallest case by which a property refuses the mutant, or that there is none."""
+    from loopcore.mutation.judging import PROPERTIES, MutantTarget
+    from loopcore.testing.examining import examine
+    from loopcore.testing.profiles import PROFILES
+
+    _check(job)
+    examined = PROPERTIES[str(job["property"])]
+    outcome = examine(examined, MutantTarget(path), PROFILES[str(job["profile"])], 0)
+    found = outcome.broken or outcome.trouble
+    _say({"case": None if found is None else found.case})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

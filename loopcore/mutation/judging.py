@@ -1,0 +1,177 @@
+"""Judges: what a mutant is held to in its own process, one column of the kill matrix each.
+
+Theory of operation: a property is judged over its saved witness cases; `vectors` over the
+conformance vectors; `receipts` over the receipt cases. Each judge stops at its first finding. The
+target is the evaluator of this very process, so a planted module is what answers. A crash of the
+evaluator is a finding of E15, and leaves the property that met it without a say.
+
+Source: spec verification, sections 1 and 3.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from time import perf_counter
+from typing import TypeVar
+
+import msgspec
+
+from loopcore.documents import evaluate_trace
+from loopcore.errors import InputError, TargetError
+from loopcore.mutation.cases import judge_trace_case, load_trace_cases
+from loopcore.mutation.conformance import reference_result
+from loopcore.mutation.mutants import RECEIPTS, VECTORS
+from loopcore.mutation.values import DataError, Record, record
+from loopcore.mutation.vectors import load_vectors
+from loopcore.suite import suite_folder
+from loopcore.testing.checks import CATALOGUE
+from loopcore.testing.contract import Answer, Case, EvaluatorTarget, Json, Property
+from loopcore.testing.targets import BuiltInTarget, CommandTarget, TargetSpec
+
+T = TypeVar("T")
+
+TOTALITY = "E15"
+PROPERTIES: dict[str, Property] = {each.id: each for each in CATALOGUE if each.id[0] == "E"}
+JUDGES: tuple[str, ...] = (*PROPERTIES, RECEIPTS, VECTORS)
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """What one judge said of one mutant.
+
+    Fields:
+        killed_by: the judge, or E15 when the evaluator crashed, or None.
+        cases, seconds: until the kill, or in all; finding: what was wrong, in words.
+        defect: the judge itself failed, so that it has no say.
+    """
+
+    judge: str
+    killed_by: str | None
+    cases: int
+    seconds: float
+    finding: str | None = None
+    defect: str | None = None
+
+
+class MutantTarget(BuiltInTarget):
+    """The evaluator of this process, with whatever is planted in it.
+
+    A document's text goes through the document decoder, with its fast path, and not through the
+    protocol, which has the slow one only. Whatever the evaluator raises becomes a TargetError.
+    """
+
+    def __init__(self, job: str) -> None:
+        super().__init__(TargetSpec())
+        self._job = job
+
+    def evaluate(self, policy: Json, steps: Json) -> Answer:
+        """Return the answer to one trace of plain values."""
+        return _guarded(lambda: super(MutantTarget, self).evaluate(policy, steps))
+
+    def evaluate_text(self, policy: bytes, steps: bytes) -> Answer:
+        """Return the answer to the document that the two raw texts make."""
+        document = b'{"policy":%b,"schema":"loopcore/trace/1","steps":%b}' % (policy, steps)
+        return _guarded(lambda: _document_answer(document))
+
+    def evaluate_line(self, data: bytes) -> Answer:
+        """Return the answer to any bytes without LF."""
+        return _guarded(lambda: super(MutantTarget, self).evaluate_line(data))
+
+    def advance(self, policy: Json, steps: Json) -> list[Answer]:
+        """Return the answer after each prefix, the empty one first."""
+        return _guarded(lambda: super(MutantTarget, self).advance(policy, steps))
+
+    def fresh(self) -> EvaluatorTarget:
+        """Return the same mutant in a process of its own."""
+        words = [sys.executable, "-m", "loopcore.mutation.child", "serve", self._job]
+        spec = TargetSpec(command=shlex.join(words))
+        return CommandTarget(spec, self.name, self.version, self.releases, self.wire)
+
+
+def _document_answer(document: bytes) -> Answer:
+    try:
+        return {"receipt": msgspec.to_builtins(evaluate_trace(document))}
+    except InputError as error:
+        return {"error": error.as_dict()}
+
+
+def _guarded(call: Callable[[], T]) -> T:
+    """Return what a call gives; raise TargetError for whatever the evaluator raises."""
+    try:
+        return call()
+    except TargetError:
+        raise
+    except (Exception, RecursionError) as error:
+        raise TargetError("crash", f"it raised {type(error).__name__}: {error}") from None
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """A saved case of a property; `source` says where it is from (a mutant's id, or a seed)."""
+
+    source: str
+    case: dict[str, object]
+
+
+@cache
+def load_witnesses(property_id: str) -> tuple[Witness, ...]:
+    """Return the saved cases of a property; raise DataError when there are none."""
+    path = suite_folder("mutations") / "witnesses" / f"{property_id}.jsonl"
+    try:
+        lines = path.read_bytes().splitlines()
+        found = [record(json.loads(line), "a witness") for line in lines]
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: {error}.") from None
+    return tuple(Witness(source=str(w["source"]), case=record(w["case"])) for w in found)
+
+
+def judge(name: str, target: EvaluatorTarget) -> Column:
+    """Return what one judge says of the evaluator of this process; stops at the first finding."""
+    started = perf_counter()
+    count = 0
+    killed_by: str | None = None
+    finding: str | None = None
+    try:
+        for finding in _findings(name, target):
+            count += 1
+            if finding is not None:
+                killed_by = name
+                break
+    except TargetError as error:
+        count += 1
+        killed_by, finding = TOTALITY, f"{error.kind}: {error.message}"
+    except Exception as error:  # noqa: BLE001 a judge that fails has no say, and no mutant its life
+        return Column(
+            judge=name,
+            killed_by=None,
+            cases=count,
+            seconds=perf_counter() - started,
+            defect=f"{type(error).__name__}: {error}",
+        )
+    seconds = perf_counter() - started
+    return Column(judge=name, killed_by=killed_by, cases=count, seconds=seconds, finding=finding)
+
+
+def _findings(name: str, target: EvaluatorTarget) -> Iterator[str | None]:
+    """Yield for each case of a judge what is wrong, or None."""
+    if name == VECTORS:
+        for vector in load_vectors():
+            result = _guarded(lambda vector=vector: reference_result(vector))
+            wrong = f"vector {vector.id}: got {result.got}"
+            yield None if result.verdict == "agreed" else wrong
+    elif name == RECEIPTS:
+        for case in load_trace_cases():
+            if case.form == "receipt":
+                row = _guarded(lambda case=case: judge_trace_case(case))
+                yield None if row.agreed else f"case {row.id}: got {row.got}"
+    else:
+        for witness in load_witnesses(name):
+            yield PROPERTIES[name].judge(target, _copied(witness.case)).finding
+
+
+def _copied(case: Case) -> Case:
+    """Return a copy that the target may change as it likes."""
+    copy: Record = record(json.loads(json.dumps(case)))
+    return copy
