@@ -31,7 +31,7 @@ from loopcore.receipts import compare_receipts
 from loopcore.terminals import PRECEDENCE, REFERENCE
 
 # A page prints what it computes, begins with its title, and has a header for Jupyter.
-# ruff: noqa: D100, ERA001, I001, PT017, T201
+# ruff: noqa: D100, ERA001, PT017, T201
 
 
 # %% [markdown]

@@ -29,7 +29,7 @@ from loopcore.cli import (
     EXIT_WANTING,
     complain,
 )
-from loopcore.errors import EnvironmentFault, UsageError
+from loopcore.errors import EnvironmentFault
 from loopcore.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ NEEDED = ("hypothesis", "jinja2", "matplotlib")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "logs", metavar="LOG", nargs="*", help="recorded runs: files or folders, in any known format"
+        "logs",
+        metavar="LOG",
+        nargs="*",
+        help="recorded runs: files or folders, in any known format",
     )
     parser.add_argument("--out", metavar="DIR", default=DEFAULT_FOLDER, help="where results go")
     parser.add_argument(

@@ -17,6 +17,8 @@ from loopcore.comparison.intervals import UNITS_MIN, Interval, clopper_pearson
 from loopcore.reporting.view import UNKNOWN, Cell, Table, columns, count, listing, plural, word
 
 CAP = "calibrated step cap"
+# The cap is judged over many splits, so it has shares and no counts.
+UNCOUNTED = "–"
 SMALL = f"{UNKNOWN} (n < {UNITS_MIN})"
 # Contestants that are ours and stop a run by what they see in it or by a budget.
 LEVELS_JUDGED = ("B", "C", "D", "C without budgets", "D without budgets")
@@ -84,7 +86,7 @@ def false_stops(one: SetResult, prefix: str) -> Table:
                 count(row.false_stops_by_gates),
             )
         )
-    none = word("none")
+    none = word(UNCOUNTED)
     cap = _mean(one.cap.false_stop_share, small=few_successes(one))
     rows.append((*_cap_head(one.cap), none, cap, _sd(one.cap.false_stop_share), *[none] * 5))
     return Table(
@@ -127,7 +129,7 @@ def savings(one: SetResult, prefix: str) -> Table:
                 _money(saved),
             )
         )
-    none = word("none")
+    none = word(UNCOUNTED)
     head, _ = _cap_head(one.cap)
     mean = _mean(one.cap.saved_share, small=one.failures < UNITS_MIN)
     rows.append((head, none, none, mean, _sd(one.cap.saved_share), *[none] * 5))

@@ -33,7 +33,6 @@ _LABEL_CHARACTERS_MAX = 40
 # A panel ends at the first of these percentages that holds all of its bars.
 _EDGES = (5, 10, 25, 50, 100)
 _SETTINGS: dict[str, object] = {
-    "svg.hashsalt": "loopcore",
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
@@ -119,7 +118,7 @@ def svg(plot: Plot) -> str:
         height = _FRAME_INCHES + _ROW_INCHES * len(plot.rows)
         figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
         FigureCanvasSVG(figure)
-        left, right = figure.subplots(1, 2, sharey=True)
+        left, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.08})
         kinds = [row.baseline for row in plot.rows]
         stops, saved = [row.false_stops for row in plot.rows], [row.saved for row in plot.rows]
         _panel(cast("_Axes", left), stops, kinds, "false stops, % (less is better)")

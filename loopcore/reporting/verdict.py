@@ -83,7 +83,8 @@ def verdict(results: Results) -> str:
             f"No verdict on {name} yet: {len(unclear)} of {plural(tested, 'rule')} could not be"
             f" judged{which}{cut}; none was found broken."
         )
-    return f"{name} kept all {plural(tested, 'rule')} that it was tested on{_sharp(mutate)}"
+    rules = "the one rule" if tested == 1 else f"all {plural(tested, 'rule')}"
+    return f"{name} kept {rules} that it was tested on{_sharp(mutate)}"
 
 
 def _sharp(mutate: MutateResult | None) -> str:

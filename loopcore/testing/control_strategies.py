@@ -1,9 +1,10 @@
 """Generated runs and limits in which a controller's rows really fire, and nearly fire.
 
 Theory of operation: independent draws would almost never repeat anything three times. A run is
-therefore a few blocks, each a short list of turns played several times, so that repeats, cycles,
-error streaks and polls of every phase and length arise, with small thresholds to meet them. Names,
-fingerprints and results come from very few values, nulls among them, for the same reason.
+therefore either steady, one short cycle of actions that single events disturb, or a few blocks,
+each a short list of turns played several times. So repeats, cycles, error streaks and polls of
+every phase and length arise, with small thresholds to meet them. Names, fingerprints and results
+come from very few values, nulls among them, for the same reason.
 """
 
 from __future__ import annotations
@@ -40,21 +41,22 @@ def controller_limits(draw: st.DrawFn) -> Limits:
     """Draw limits with small thresholds, some of them off."""
 
     def bound(least: int, most: int) -> int | None:
+        """Draw a bound, often off: a row that always fires first would hide the others."""
         return draw(st.none() | st.integers(least, most))
 
     gate: Gate = draw(st.sampled_from(("trust", "verify", "verify")))
     # An absent horizon follows max_steps; drawing it half of the time meets both.
-    horizon = draw(st.just(msgspec.UNSET) | st.none() | st.integers(3, 60))
+    horizon = draw(st.just(msgspec.UNSET) | st.none() | st.integers(3, 60) | st.none())
     return Limits(
         gate=gate,
-        max_steps=draw(st.sampled_from((None, None, 3, 12, 30))),
+        max_steps=draw(st.sampled_from((None, None, None, 3, 12))),
         horizon=horizon,
-        max_model_calls=draw(st.sampled_from((None, None, 6, 20))),
-        max_tool_calls=draw(st.sampled_from((None, None, 6, 20))),
-        max_cost_microunits=draw(st.sampled_from((None, None, 6, 20))),
-        max_input_tokens=draw(st.sampled_from((None, None, 6, 20))),
-        max_output_tokens=draw(st.sampled_from((None, None, 6, 20))),
-        max_latency_ms=draw(st.sampled_from((None, None, 6, 20))),
+        max_model_calls=draw(st.sampled_from((None, None, None, None, 6, 20))),
+        max_tool_calls=draw(st.sampled_from((None, None, None, None, 6, 20))),
+        max_cost_microunits=draw(st.sampled_from((None, None, None, None, 6, 20))),
+        max_input_tokens=draw(st.sampled_from((None, None, None, None, 6, 20))),
+        max_output_tokens=draw(st.sampled_from((None, None, None, None, 6, 20))),
+        max_latency_ms=draw(st.sampled_from((None, None, None, None, 6, 20))),
         repeat=bound(2, 4),
         window=bound(1, 8),
         error_streak=bound(1, 4),
@@ -118,8 +120,70 @@ def _turns(draw: st.DrawFn) -> list[Observation]:
     return [msgspec.structs.replace(action, progress=progress) for action in actions]
 
 
+# What is thrown into a steady run: each event is one that some row must, or must not, notice.
+EVENTS: tuple[tuple[Observation, ...], ...] = (
+    (Observation(turn=1, action=1, progress=1),),
+    (Observation(turn=1, action=1, progress=0),),
+    (Observation(turn=1, action=1, error_class="auth"),),
+    (Observation(turn=1, action=1, tool="poll", progress=0),),
+    (Observation(turn=1, action=1, tool="sleep", progress=1),),
+    (Observation(turn=1, action=1, tool="edit", progress=0),),
+    (Observation(turn=1, action=1, tool="edit", arguments="other", progress=1),),
+    (Observation(turn=1, action=1, claims_done=True, verified=False),),
+    (Observation(turn=1, action=1, claims_done=True, verified=False, state_fingerprint="s2"),),
+    (Observation(turn=1, action=1, claims_done=True, verified=False, progress=1),),
+    (Observation(turn=1, action=1, claims_done=True, progress=0),),
+)
+STEADY_TURNS_MAX = 24
+CYCLE_MAX = 4
+# Of the kinds of a steady turn the first ones play the next action of the cycle.
+PLAIN_KINDS = 5
+GOOD, DOUBLED, EVENT = PLAIN_KINDS, PLAIN_KINDS + 1, PLAIN_KINDS + 2
+
+
 @st.composite
-def observation_sequences(draw: st.DrawFn) -> list[Observation]:
+def steady_sequences(draw: st.DrawFn) -> list[Observation]:
+    """Draw a run that goes round one short cycle of actions, now and then disturbed."""
+    call = st.builds(
+        Observation,
+        turn=st.just(1),
+        action=st.just(1),
+        tool=st.sampled_from(("edit", "edit", "edit", "test", "read", "poll", None)),
+        action_fingerprint=st.sampled_from(("f0", "f0", "f1", "f2", None)),
+        result_fingerprint=st.sampled_from(("r0", "r0", "r1", None)),
+        state_fingerprint=st.sampled_from((None, "s0", "s0", "s1")),
+        error_class=st.sampled_from((None, None, "syntax")),
+        progress=st.sampled_from((None, None, 0)),
+        claims_done=st.sampled_from((False,) * 5 + (True,)),
+        verified=st.sampled_from((None, False)),
+    )
+    length = draw(st.sampled_from((1, 1, 1, 2, 2, 3, CYCLE_MAX)))
+    cycle = draw(st.lists(call, min_size=length, max_size=length))
+    kinds = draw(st.lists(st.integers(0, EVENT), min_size=1, max_size=STEADY_TURNS_MAX))
+    observations: list[Observation] = []
+    played = 0
+    for turn, kind in enumerate(kinds, start=1):
+        actions: tuple[Observation, ...] = (cycle[played % len(cycle)],)
+        if kind == EVENT:
+            actions = draw(st.sampled_from(EVENTS))
+        else:
+            played += 1
+        if kind == GOOD:
+            actions = (msgspec.structs.replace(actions[0], progress=1),)
+        elif kind == DOUBLED:
+            actions = (*actions, *actions)
+        for index, action in enumerate(actions, start=1):
+            observations.append(msgspec.structs.replace(action, turn=turn, action=index))
+    return observations
+
+
+def observation_sequences() -> st.SearchStrategy[list[Observation]]:
+    """Return whole runs: steady ones, and ones of blocks of anything."""
+    return steady_sequences() | steady_sequences() | block_sequences()
+
+
+@st.composite
+def block_sequences(draw: st.DrawFn) -> list[Observation]:
     """Draw a whole run: (turn, action) increases, turns may be skipped."""
     observations: list[Observation] = []
     turn = 0

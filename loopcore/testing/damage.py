@@ -126,7 +126,7 @@ def _containers(tree: Tree | str) -> list[Tree]:
     return found
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Return a JSON string with its first character spelled as an escape, or other text as is."""
     if not text.startswith('"') or text[1] in '"\\':
         return text
@@ -147,7 +147,7 @@ def _edit_object(draw: DrawFn, edit: str, root: Tree) -> None:
     place = draw(st.sampled_from((len(chosen.keys), index, 0)))
     key, child = chosen.keys[index], chosen.children[index]
     if edit == "escaped duplicate key":
-        key = _escape(key)
+        key = escape(key)
     elif edit == "unknown key":
         key, child = draw(st.sampled_from(KEYS)), draw(st.sampled_from(("0", "null", "[]")))
     chosen.keys.insert(place, key)
@@ -194,9 +194,9 @@ def _edit_text(draw: DrawFn, edit: str, text: str) -> bytes:
 def _spell_escapes(draw: DrawFn, root: Tree) -> None:
     """Spell the first character of drawn keys and texts as escapes, in place; this is legal."""
     for found in _containers(root):
-        found.keys = [_escape(key) if draw(st.booleans()) else key for key in found.keys]
+        found.keys = [escape(key) if draw(st.booleans()) else key for key in found.keys]
         found.children = [
-            _escape(child) if isinstance(child, str) and draw(st.booleans()) else child
+            escape(child) if isinstance(child, str) and draw(st.booleans()) else child
             for child in found.children
         ]
 

@@ -39,6 +39,8 @@ class Choices:
         cycle_length, cycle_repeats: of the cycle, where one is wanted.
         shape: which of the fitting shapes; kinds: which kinds the earlier steps have.
         delta: how much the last step spends of the cost and tokens that shall run out.
+        waits: how many waits stand before the last steps, where the release has them; after an
+            odd number of them they take the action of the step that follows.
         room: 0 leaves the other bounds far away, n > 0 at n − 1 beyond what the run needs.
     """
 
@@ -49,6 +51,7 @@ class Choices:
     shape: int = 0
     kinds: int = 0
     delta: int = 1
+    waits: int = 0
     room: int = 0
 
 
@@ -64,6 +67,8 @@ def fire(release: str, outcomes: Sequence[str], choices: Choices | None = None) 
     shape = fitting[choices.shape % len(fitting)]
     moves = [*_prefix(outcomes, choices), *_tail(outcomes, choices)]
     moves[-1] = _last(moves[-1], outcomes, shape, choices)
+    if release == EXTENDED:
+        moves = _with_waits(moves, choices.waits)
     policy = roomy_policy(release)
     steps = build_steps(policy, moves)
     _fit(policy, steps, outcomes, choices)
@@ -125,6 +130,16 @@ def _last(move: Move, outcomes: Sequence[str], shape: Shape, choices: Choices) -
         input_tokens=choices.delta if "input_token_budget_exhausted" in outcomes else 0,
         output_tokens=choices.delta if "output_token_budget_exhausted" in outcomes else 0,
     )
+
+
+def _with_waits(moves: list[Move], count: int) -> list[Move]:
+    """Return the moves with a wait before each of the last `count` ones."""
+    longer: list[Move] = []
+    for index, move in enumerate(moves):
+        if index >= len(moves) - count:
+            longer.append(Move(kind="wait", action=move.action if count % 2 else 90 + index))
+        longer.append(move)
+    return longer
 
 
 def _fit(policy: Record, steps: list[Record], outcomes: Sequence[str], choices: Choices) -> None:

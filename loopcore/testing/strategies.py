@@ -274,6 +274,7 @@ def _choices(draw: DrawFn) -> Choices:
         shape=draw(st.integers(0, 7)),
         kinds=draw(st.integers(0, 3)),
         delta=draw(st.sampled_from((1, 2, 100_000, 2**52))),
+        waits=draw(st.sampled_from((0, 0, 1, 2))),
         room=draw(st.integers(0, 2)),
     )
 

@@ -100,7 +100,10 @@ def run(
                 interrupted = True
         outcomes = _break_totality(outcomes, found)
     facts = TargetFacts(
-        name=target.name, version=target.version, releases=target.releases, wire=target.wire
+        name=printable(target.name),
+        version=printable(target.version),
+        releases=tuple(printable(release) for release in target.releases),
+        wire=target.wire,
     )
     counterexamples: dict[str, Counterexample] = {}
     results: list[PropertyResult] = []
@@ -178,6 +181,11 @@ def _break_totality(outcomes: list[Outcome], found: Found) -> list[Outcome]:
     ]
 
 
+def printable(text: str) -> str:
+    """Return a text that a file can hold: an unpaired surrogate of a target's becomes an escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _result(
     outcome: Outcome, examined: Property | None, counterexample: str | None
 ) -> PropertyResult:
@@ -186,7 +194,7 @@ def _result(
         name=_TOTALITY_NAME if examined is None else examined.name,
         statement=_TOTALITY_STATEMENT if examined is None else examined.statement,
         verdict=outcome.verdict,
-        reason=outcome.reason,
+        reason=None if outcome.reason is None else printable(outcome.reason),
         examples=outcome.examples,
         vacuous=outcome.vacuous,
         support=f"sampled ({outcome.examples})",

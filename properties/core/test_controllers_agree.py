@@ -20,7 +20,7 @@ from loopcore.control.precedence import PRECEDENCE, turn_decision
 from loopcore.testing.control_strategies import controller_limits, observation_sequences
 from loopcore.testing.naive_controllers import HIGHEST_FIRST, NaiveController
 
-EXAMPLES = 150
+EXAMPLES = 400
 
 
 def decisions(level: str, limits: Limits, run: list[Observation]) -> list[Decision]:
@@ -70,7 +70,7 @@ def test_generated_runs_meet_every_answer_of_the_precedence() -> None:
     met: Counter[tuple[str, str | None]] = Counter()
 
     @settings(
-        max_examples=400,
+        max_examples=800,
         deadline=None,
         database=None,
         derandomize=True,

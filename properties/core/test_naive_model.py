@@ -213,6 +213,7 @@ WORKED = {
         *[STILL | PAIR | {"state_after_sha256": d(n % 2)} for n in range(4)],
         **{REPEATED: 4},
     ),
+    "an unknown effect": ends("indeterminate_effect", CALL | {"outcome": "indeterminate"}),
     "a stale proof": ends("invalid_completion", step("verification", 900), finish(900)),
     "a finish without proof": ends("invalid_completion", step("finish", 9)),
     "a failed finish": ends("invalid_completion", finish(outcome="failed")),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import pytest
 
 from loopcore.errors import TargetError, UsageError
@@ -141,7 +142,7 @@ POLICY: dict[str, Json] = {
 
 def step(number: int, **changes: Json) -> dict[str, Json]:
     """Step `number` of a run that makes progress."""
-    return {
+    fields: dict[str, Json] = {
         "sequence": number,
         "action_kind": "verification",
         "action_sha256": f"{number:064x}",
@@ -157,7 +158,8 @@ def step(number: int, **changes: Json) -> dict[str, Json]:
         "input_tokens_delta": 0,
         "output_tokens_delta": 0,
         "completion_receipt_sha256": None,
-    } | changes
+    }
+    return fields | changes
 
 
 # A run that ends at its fourth step, with one step too many; a gap; a step that does not decode.
@@ -175,9 +177,9 @@ def expected(steps: list[dict[str, Json]]) -> dict[str, object]:
 
 def plain(answer: dict[str, object]) -> dict[str, object]:
     """An answer without the sentence for people, and without what is null in an error."""
-    error = answer.get("error")
-    if not isinstance(error, dict):
+    if "error" not in answer:
         return answer
+    error = msgspec.convert(answer["error"], dict[str, object])
     return {"error": {k: v for k, v in error.items() if k != "message" and v is not None}}
 
 

@@ -22,6 +22,7 @@ IMPORT_NAMES = {"import-linter": "importlinter", "pytest-benchmark": "pytest_ben
 # A dependency that no file imports, and what calls for it instead.
 RUN_NOT_IMPORTED = {
     "ipykernel": "nbclient starts it as the kernel of the notebooks",
+    "jupytext": "the notebooks' test loads it by name, since it ships no types",
     "pytest-benchmark": "pytest loads it as a plug-in; the benchmarks take its fixture",
 }
 # A package that loopcore may import when its user has it, and why it is no dependency.
@@ -78,7 +79,7 @@ def imports(tree: ast.Module) -> Iterator[str]:
 
 def imported_by(root: Path, paths: tuple[Path, ...], folders: tuple[str, ...]) -> set[str]:
     """Return the packages from elsewhere that the Python files of some folders import."""
-    ours = {"loopcore", *sys.stdlib_module_names}
+    ours = {"loopcore", *folders, *sys.stdlib_module_names}
     chosen = [path for path in paths if path.parts[0] in folders]
     trees = [ast.parse((root / path).read_bytes()) for path in chosen]
     return {name for tree in trees for name in imports(tree)} - ours

@@ -81,7 +81,7 @@ RUNS = {
     "import": CommandRun(arguments=("logs", "--out", "observations")),
     "audit": CommandRun(arguments=()),
     "assess": CommandRun(arguments=("--profile", "quick")),
-    "report": CommandRun(arguments=("--help",), shows="usage"),
+    "report": CommandRun(arguments=("loopcore-out", "--out", "rendered")),
 }
 
 

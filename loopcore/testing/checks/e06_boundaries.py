@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from loopcore.testing import naive
-from loopcore.testing.building import BOUND_OF, REACHED, bounds_of, measure, number_of
+from loopcore.testing.building import BOUND_OF, EXTENDED, REACHED, bounds_of, measure, number_of
 from loopcore.testing.checks.verdicts import VERDICT, compare, declared, is_undeclared, steps_of
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
 from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Record, as_record
@@ -32,7 +32,6 @@ def _at_boundary(release: str, rule: str, choices: Choices, further: int) -> Cas
 def _spend(trace: Case, costs: list[int], further: int) -> Case:
     """Return a cost boundary whose last steps cost the given amounts."""
     policy, steps = as_record(trace["policy"]), list_of(trace["steps"])
-    spent = 0
     for step, cost in zip(reversed(steps), costs, strict=False):
         step["cost_microunits_delta"] = cost
     spent = sum(number_of(step, "cost_microunits_delta") for step in steps)
@@ -51,6 +50,7 @@ def _cases(draw: DrawFn) -> Case:
         shape=draw(st.integers(0, 5)),
         kinds=draw(st.integers(0, 3)),
         delta=draw(st.sampled_from((1, 2, 1_000, 2**52))),
+        waits=draw(st.sampled_from((0, 0, 1, 2))),
     )
     further = draw(st.integers(0, _FURTHEST))
     case = _at_boundary(release, rule, choices, further)
@@ -59,9 +59,15 @@ def _cases(draw: DrawFn) -> Case:
         costs = st.lists(st.sampled_from(_COSTS), min_size=1, max_size=min(3, length))
         case = _spend(case, draw(costs), further)
     elif rule == "deadline_exceeded" and draw(st.booleans()):
-        last = list_of(case["steps"])[-1]
-        last["completed_at_unix_ms"] = number_of(last, "completed_at_unix_ms") + 1
+        case = _later(case, 1)
     return case
+
+
+def _later(case: Case, milliseconds: int) -> Case:
+    """Return a case whose last step is completed so much later."""
+    steps = list_of(case["steps"])
+    at = number_of(steps[-1], "completed_at_unix_ms") + milliseconds
+    return {**case, "steps": [*steps[:-1], {**steps[-1], "completed_at_unix_ms": at}]}
 
 
 def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
@@ -91,14 +97,11 @@ def _examples() -> tuple[Case, ...]:
         for rule, field in BOUND_OF.items():
             if field in bounds_of(release):
                 found += [
-                    _at_boundary(release, rule, Choices(prefix=1, tail=2), further)
+                    _at_boundary(release, rule, Choices(prefix=1, tail=2, waits=waits), further)
                     for further in range(_FURTHEST + 1)
+                    for waits in ((0, 1, 2) if field in _STREAKS and release == EXTENDED else (0,))
                 ]
-        late = _at_boundary(release, "deadline_exceeded", Choices(), 0)
-        list_of(late["steps"])[-1]["completed_at_unix_ms"] = number_of(
-            as_record(late["policy"]), "deadline_unix_ms"
-        ) + 1
-        found.append(late)
+        found.append(_later(_at_boundary(release, "deadline_exceeded", Choices(), 0), 1))
         cost = _at_boundary(release, "cost_budget_exhausted", Choices(prefix=2), 0)
         found.append(_spend(cost, [100_000, 200_000], 1))
     return tuple(found)

@@ -1,0 +1,90 @@
+"""E11: every defect of a trace is found at its exact step, and the first in order is told."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from loopcore.testing.building import REFERENCE
+from loopcore.testing.checks.verdicts import compare, declared, steps_of
+from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
+from loopcore.testing.defective import STEP_CODES, defect_witness, plain_run, spoil
+from loopcore.testing.naive_wire import RELEASES
+from loopcore.testing.strategies import defective_traces, list_of
+
+
+def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
+    codes = case["codes"]
+    assert isinstance(codes, list)
+    names = [str(code) for code in codes]
+    context = f"a step of {len(steps_of(case))} has {' and '.join(names)}"
+    label = "defect:" + ">".join(names)
+    return compare(target, case, labels=(label, f"code:{names[0]}"), context=context)
+
+
+def _both_ways() -> tuple[tuple[str, ...], ...]:
+    return (*((code,) for code in STEP_CODES), *combinations(STEP_CODES, 2))
+
+
+def _goals(target: EvaluatorTarget) -> frozenset[str]:
+    """Return every code, and every two codes in the order in which they are due."""
+    return frozenset(
+        "defect:" + ">".join(codes)
+        for codes in _both_ways()
+        if "unsupported_kind" not in codes or REFERENCE in declared(target)
+    )
+
+
+def _first_step(release: str, code: str) -> Case:
+    """Return a trace whose very first step is defective, where there is no step before it."""
+    run = plain_run(release, 2)
+    return {
+        "policy": run["policy"],
+        "steps": spoil(list_of(run["steps"]), 0, [code]),
+        "codes": [code],
+    }
+
+
+def _examples() -> tuple[Case, ...]:
+    found: list[Case] = [defect_witness(codes) for codes in _both_ways()]
+    for case in list(found):
+        codes = case["codes"]
+        assert isinstance(codes, list)
+        if "unsupported_kind" not in codes:
+            policy = case["policy"]
+            assert isinstance(policy, dict)
+            found.append({**case, "policy": {**policy, "evaluator_release": REFERENCE}})
+    codes_at_once = ("sequence_gap", "time_regression", "state_chain_broken", "duplicate_evidence")
+    found += [_first_step(release, code) for release in RELEASES for code in codes_at_once]
+    return tuple(found)
+
+
+PROPERTY = Property(
+    id="E11",
+    name="defects",
+    statement=(
+        "Every gap, regression, broken chain, duplicate, foreign kind, mismatched charge, stray "
+        "receipt, overflow and late step is an error with its code at its exact step; of two on one "
+        "step the first in order is told."
+    ),
+    prevents=(
+        "A log that was cut, spliced or padded is judged as if it were the run: steps taken out of "
+        "it hide what was spent, and a wrong index sends people to the wrong step."
+    ),
+    mutants=(
+        "evaluator-sequence-unchecked",
+        "evaluator-first-time-unchecked",
+        "evaluator-first-state-unchecked",
+        "evaluator-time-strict",
+        "evaluator-duplicate-evidence-unchecked",
+        "evaluator-unsupported-kind-accepted",
+        "evaluator-tokens-without-model-call",
+        "evaluator-repair-by-model-refused",
+        "evaluator-stray-receipt-accepted",
+        "evaluator-overflow-unchecked",
+        "evaluator-checks-reordered",
+    ),
+    cases=defective_traces,
+    judge=_judge,
+    examples=_examples(),
+    goals=_goals,
+)

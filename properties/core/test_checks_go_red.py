@@ -1,0 +1,103 @@
+"""Claim: every check finds the evaluators that it is there to find, fast, and passes a right one."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from loopcore.errors import TargetError
+from loopcore.testing import naive
+from loopcore.testing.checks import CATALOGUE
+from loopcore.testing.contract import Case, EvaluatorTarget, Property
+from loopcore.testing.targets import load_target
+from properties.core.wrong_evaluators import Wrong, wrong_evaluators
+
+CASES_MAX = 400
+PASSES = 60
+BY_ID = {each.id: each for each in CATALOGUE}
+WRONG = wrong_evaluators()
+
+
+class _Found(Exception):
+    """A case showed that the target is wrong."""
+
+
+def cases_until_found(
+    examined: Property, target: EvaluatorTarget, cases: int, *, examples: bool = True
+) -> int | None:
+    """Return after how many cases the property found something, or None."""
+    judged = 0
+
+    def look(case: Case) -> None:
+        nonlocal judged
+        judged += 1
+        try:
+            finding = examined.judge(target, case).finding
+        except TargetError as error:
+            finding = error.message
+        if finding is not None:
+            raise _Found
+
+    @seed(1)
+    @settings(
+        max_examples=cases,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    @given(examined.cases())
+    def search(case: Case) -> None:
+        look(case)
+
+    try:
+        if examples:
+            for case in examined.examples:
+                look(case)
+        search()
+    except _Found:
+        return judged
+    return None
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=[wrong.name for wrong in WRONG])
+def test_a_wrong_evaluator_is_found_by_its_property(wrong: Wrong) -> None:
+    examined = BY_ID[wrong.killer]
+    assert cases_until_found(examined, wrong, CASES_MAX) is not None
+
+
+def test_every_property_has_a_wrong_evaluator_to_find() -> None:
+    assert {wrong.killer for wrong in WRONG} == set(BY_ID)
+
+
+def test_no_two_wrong_evaluators_have_one_name() -> None:
+    assert len({wrong.name for wrong in WRONG}) == len(WRONG)
+
+
+@pytest.mark.parametrize("examined", CATALOGUE, ids=[each.id for each in CATALOGUE])
+def test_the_built_in_evaluator_passes(examined: Property) -> None:
+    assert cases_until_found(examined, load_target(), PASSES) is None
+
+
+@pytest.mark.parametrize("examined", CATALOGUE, ids=[each.id for each in CATALOGUE])
+def test_the_naive_model_passes_as_a_target(examined: Property) -> None:
+    right = Wrong(name="right", killer=examined.id)
+    assert cases_until_found(examined, right, PASSES) is None
+
+
+@pytest.mark.parametrize("examined", CATALOGUE, ids=[each.id for each in CATALOGUE])
+def test_a_target_with_one_release_is_not_blamed_for_the_other(examined: Property) -> None:
+    """A case under a release that the target does not declare exercises nothing."""
+
+    def refusing(policy: object, steps: object) -> dict[str, object]:
+        if isinstance(policy, dict) and policy.get("evaluator_release") == naive.EXTENDED:
+            raise AssertionError("a policy of a release that was not declared")
+        return naive.evaluate(policy, steps)
+
+    if "extended" in examined.needs or examined.id == "E15":
+        assert "extended" in examined.needs or examined.name == "totality"
+        return
+    only = Wrong(name="reference only", killer=examined.id, answering=refusing)
+    only = replace(only, releases=(naive.REFERENCE,))
+    assert cases_until_found(examined, only, PASSES) is None
