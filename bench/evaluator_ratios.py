@@ -2,6 +2,7 @@
 
     python bench/evaluator_ratios.py            the whole table, about a minute
     python bench/evaluator_ratios.py --short    without the stream of 1,000,000 steps
+    python bench/evaluator_ratios.py --check    exit status 1 when a stated bound does not hold
 
 Theory of operation: the machine is noisy, so the pieces are timed in turn, round after round, and
 the minimum and the median of all rounds are printed. A ratio compares two minima of one run. Times
@@ -221,15 +222,16 @@ def bench_start_up() -> None:
 
 
 def main() -> int:
-    """Print all tables; return 1 when a stated bound does not hold."""
+    """Print all tables; return 1 when a bound does not hold and that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--short", action="store_true", help="leave out the longest streams")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a bound is passed")
     options = parser.parse_args()
     holds = bench_pipeline()
     holds = bench_stream(STREAM_SIZES[:2] if options.short else STREAM_SIZES) and holds
     bench_start_up()
     print("\nall bounds hold" if holds else "\na bound does not hold")
-    return 0 if holds else 1
+    return 0 if holds or not options.check else 1
 
 
 if __name__ == "__main__":

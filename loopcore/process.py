@@ -46,6 +46,15 @@ _UNASKED_BYTES_MAX = 2**12
 # How often the pipes are looked into without waiting, before a request and after a death.
 _LOOKS_MAX = 64
 
+# Every child that this process has now, for the case that it must end without unwinding.
+_running: set[_Child] = set()
+
+
+def end_children() -> None:
+    """Kill every child of this process with its group; for a process that is about to end."""
+    while _running:
+        _running.pop().leave(politely=False)
+
 
 class _Child:
     """A running process with its pipes, what it has written, and what it was asked last."""
@@ -71,6 +80,7 @@ class _Child:
         self._selector.register(self.stdout, selectors.EVENT_READ)
         self._selector.register(self.stderr, selectors.EVENT_READ)
         self._sending = False
+        _running.add(self)
 
     def send(self, data: memoryview) -> memoryview:
         """Send what the pipe takes now; return the rest, none when the child no longer reads."""
@@ -109,6 +119,7 @@ class _Child:
     def leave(self, *, politely: bool) -> None:
         """End the process and its group: by end of input and SIGTERM first, where politely."""
         process = self.process
+        _running.discard(self)
         self._selector.close()
         if process.stdin is not None:
             process.stdin.close()

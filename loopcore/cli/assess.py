@@ -105,8 +105,16 @@ def run(arguments: argparse.Namespace) -> int:
         jobs=arguments.jobs,
     )
     work.run()
-    built = reporting.build(work.results())
-    page = reporting.write(built, folder)
+    if work.interrupted:
+        _ignore_interrupts()
+    try:
+        built = reporting.build(work.results())
+        page = reporting.write(built, folder)
+    except KeyboardInterrupt:
+        work.interrupted = True
+        _ignore_interrupts()
+        built = reporting.build(work.results())
+        page = reporting.write(built, folder)
     if arguments.json:
         sys.stdout.write(reporting.as_json(built).decode())
     else:
@@ -117,6 +125,15 @@ def run(arguments: argparse.Namespace) -> int:
         complain("interrupted; the report shows what was finished")
         return EXIT_INTERRUPTED
     return EXIT_INPUT if work.problems else EXITS[built.outcome]
+
+
+def _ignore_interrupts() -> None:
+    """Let the report of an interrupted assessment be written whole, which takes seconds."""
+    import signal
+    import threading
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _integer(least: int, most: int) -> Callable[[str], int]:

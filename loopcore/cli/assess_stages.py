@@ -12,7 +12,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from loopcore.cli.progress import file_progress, printable
 from loopcore.comparison.audit import AuditResult, SetResult, audit_sets, conclude
 from loopcore.errors import LoopcoreError
 from loopcore.files import write_whole
+from loopcore.mutation.engine import Event as MutateEvent
+from loopcore.mutation.engine import make_plan
 from loopcore.mutation.engine import run as mutate
 from loopcore.recordings.load import load, samples
 from loopcore.reporting.inputs import (
@@ -42,10 +44,14 @@ from loopcore.verification.rerun import write_counterexample
 if TYPE_CHECKING:
     from loopcore.testing.contract import EvaluatorTarget
 
+T = TypeVar("T", bound=msgspec.Struct)
+
 VERIFY_FILE = "verify/result.json"
 MUTATE_FILE = "mutate/result.json"
 AUDIT_FILE = "audit/audit.json"
 SAMPLES_FILE = "samples/audit.json"
+# The profile under which a sample of the planted faults is enough.
+QUICK = "quick"
 # Packages that take part in the figures, as their versions stand in the report.
 NAMED_PACKAGES = ("msgspec", "hypothesis", "matplotlib", "jinja2")
 
@@ -79,9 +85,11 @@ class Assessing:
                 self._stage(name, stage)
                 if self.interrupted:
                     break
+        except KeyboardInterrupt:
+            # Between two stages: what is written stands, the rest was not run.
+            self.interrupted = True
         finally:
             target.close()
-        self._save()
 
     def results(self) -> Results:
         """Return the results of the stages as they stand on the disk."""
@@ -96,6 +104,13 @@ class Assessing:
             samples=own,
             assessment=read_result(self.folder / ASSESSMENT_FILE, Assessment),
         )
+
+    def _result(self, name: str, kind: type[T]) -> T | None:
+        """Return the result that a stage of this assessment wrote, None where it wrote none."""
+        stage = self.stages.get(name)
+        if stage is None or not (self.folder / stage.file).is_file():
+            return None
+        return read_result(self.folder / stage.file, kind)
 
     def _work(self, target: EvaluatorTarget) -> dict[str, Callable[[], bool]]:
         """Return the stages in their order; each says whether it came to its end."""
@@ -134,9 +149,7 @@ class Assessing:
         except LoopcoreError as error:
             state, reason = "failed", str(error)
             self.problems.append(f"{name}: {error}")
-        self.stages[name] = msgspec.structs.replace(
-            self.stages[name], state=state, reason=reason
-        )
+        self.stages[name] = msgspec.structs.replace(self.stages[name], state=state, reason=reason)
         self._save()
 
     def _save(self) -> None:
@@ -180,6 +193,18 @@ class Assessing:
         write_whole(place / "junit.xml", junit(verified.result))
         self._write(VERIFY_FILE, verified.result)
         return not verified.result.interrupted
+
+    def _mutate(self) -> bool:
+        plan = make_plan(quick=self.profile == QUICK, seed=self.seed)
+        with file_progress("mutate") as advance:
+
+            def show(event: MutateEvent) -> None:
+                if advance is not None:
+                    advance(event.done, event.total)
+
+            mutated = mutate(self.folder / "mutate", plan, jobs=self.jobs, on_event=show)
+        self._write(MUTATE_FILE, mutated)
+        return not mutated.interrupted
 
     def _compare(self, logs: tuple[str, ...], file: str) -> bool:
         """Audit the logs; what was finished before an interruption is written."""

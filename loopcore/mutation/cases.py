@@ -57,7 +57,7 @@ class TraceCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_data(name: str) -> object:
-    """Return the value of a JSON file of the folder `mutations`; raise DataError naming the file."""
+    """Return the value of a JSON file of `mutations`; raise DataError naming the file."""
     path = suite_folder("mutations") / name
     return read_json(path)
 
@@ -150,8 +150,7 @@ def reference_replay(trace: bytes, receipt: bytes) -> Record:
 def verdict(answer: Record, expected: Record) -> Record:
     """Return those parts of an answer that the expected verdict speaks of."""
     if "error" in answer:
-        told = {key: value for key, value in record(answer["error"]).items() if key != "message"}
-        return told
+        return {key: value for key, value in record(answer["error"]).items() if key != "message"}
     body = record(answer["receipt"]) if "receipt" in answer else answer
     names = expected if "code" not in expected else ("terminal", "terminal_sequence", "violations")
     return {name: body.get(name) for name in names}

@@ -15,21 +15,19 @@ Source: spec verification, section 3.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
-from typing import cast
+from queue import SimpleQueue
+from typing import Literal, cast
 
 import msgspec
 
 import loopcore
 from loopcore.errors import LoopcoreError
 from loopcore.mutation.mutants import Mutant, mutated_source
+from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.values import Record, record
 from loopcore.results import MutantResult
 from loopcore.suite import suite_folder
@@ -37,7 +35,7 @@ from loopcore.suite import suite_folder
 # How long the child of one mutant may run, its start included.
 CHILD_SECONDS_MAX = 60.0
 TOTALITY = "E15"
-_TAIL_CHARACTERS_MAX = 500
+Fate = Literal["killed", "survived", "equivalent", "broken"]
 
 
 class UnsoundJudgeError(LoopcoreError):
@@ -59,14 +57,26 @@ def judge_source(
     *,
     first_only: bool = False,
     seconds: float = CHILD_SECONDS_MAX,
+    nursery: Nursery | None = None,
 ) -> Answered:
     """Return what the judges say of a module made from a source; None is the unchanged evaluator.
 
     Arguments:
         first_only: stop at the first kill; seconds: how long the child may take.
+        nursery: where the child is made; a new one unless given.
     """
-    job = {"module": module, "source": source, "judges": list(judges), "first_only": first_only}
-    lines, timed_out, complaint = run_child("judge", job, seconds)
+    if nursery is None:
+        with Nursery() as own:
+            return judge_source(
+                module, source, judges, first_only=first_only, seconds=seconds, nursery=own
+            )
+    job: Record = {
+        "module": module,
+        "source": source,
+        "judges": list(judges),
+        "first_only": first_only,
+    }
+    lines, timed_out, complaint = nursery.run("judge", job, seconds)
     columns = tuple(line for line in lines if "judge" in line)
     told = next((str(line["broken"]) for line in lines if "broken" in line), None)
     if told is None and not timed_out and not any("done" in line for line in lines):
@@ -75,39 +85,16 @@ def judge_source(
     return Answered(columns=columns, broken=told, timed_out=timed_out)
 
 
-def run_child(action: str, job: Record, seconds: float) -> tuple[list[Record], bool, str]:
-    """Return the lines that a child answered, whether its time ran out, and its last complaint."""
-    with tempfile.TemporaryDirectory(prefix="loopcore-mutant-") as folder:
-        path = Path(folder) / "job.json"
-        path.write_text(json.dumps(job), encoding="utf-8")
-        words = [sys.executable, "-m", "loopcore.mutation.child", action, str(path)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-            timed_out = False
-            try:
-                output, complaint = child.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                timed_out = True
-                child.kill()
-                output, complaint = child.communicate()
-            except BaseException:
-                child.kill()
-                raise
-    lines: list[Record] = []
-    for line in output.splitlines():
-        try:
-            lines.append(record(json.loads(line)))
-        except ValueError:
-            continue  # a line that was cut when the time ran out says nothing
-    return lines, timed_out, complaint.decode("utf-8", "replace")[-_TAIL_CHARACTERS_MAX:]
-
-
 def order_of_judges(mutant: Mutant, judges: Sequence[str]) -> list[str]:
     """Return the judges with the one that is expected to kill the mutant first."""
     return sorted(judges, key=lambda name: name != mutant.killer)
 
 
 def judge_mutant(
-    mutant: Mutant, judges: Sequence[str], seconds: float = CHILD_SECONDS_MAX
+    mutant: Mutant,
+    judges: Sequence[str],
+    seconds: float = CHILD_SECONDS_MAX,
+    nursery: Nursery | None = None,
 ) -> MutantResult:
     """Return what became of a mutant; raise DataError when its text does not stand there once."""
     answered = judge_source(
@@ -116,6 +103,7 @@ def judge_mutant(
         order_of_judges(mutant, judges),
         first_only=mutant.is_generated,
         seconds=seconds,
+        nursery=nursery,
     )
     killed_by = {str(each["killed_by"]) for each in answered.columns if each["killed_by"]}
     cases, spent = 0, 0.0
@@ -140,7 +128,7 @@ def judge_mutant(
     )
 
 
-def _verdict(mutant: Mutant, killed_by: tuple[str, ...], answered: Answered) -> str:
+def _verdict(mutant: Mutant, killed_by: tuple[str, ...], answered: Answered) -> Fate:
     """Return the verdict; an equivalent mutant that something kills is killed, and says so."""
     if answered.broken is not None:
         return "broken"
@@ -242,12 +230,24 @@ def judge_mutants(
             on_result(known)
             yield mutant, known
     pool = ThreadPoolExecutor(max_workers=jobs)
+    nurseries = [Nursery() for _ in range(jobs)]
+    free: SimpleQueue[Nursery] = SimpleQueue()
+    for nursery in nurseries:
+        free.put(nursery)
+
+    def judge_one(mutant: Mutant) -> MutantResult:
+        nursery = free.get()
+        try:
+            return judge_mutant(mutant, judges, nursery=nursery)
+        finally:
+            free.put(nursery)
+
     try:
         running: dict[Future[MutantResult], Mutant] = {}
         waiting = iter(new)
         while True:
             for mutant in waiting:
-                running[pool.submit(judge_mutant, mutant, judges)] = mutant
+                running[pool.submit(judge_one, mutant)] = mutant
                 if len(running) >= jobs:
                     break
             if not running:
@@ -260,6 +260,8 @@ def judge_mutants(
                 on_result(result)
                 yield mutant, result
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
+        # Whoever stops asking does not wait for what is still being judged.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for nursery in nurseries:
+            nursery.close()
+        pool.shutdown(wait=True)

@@ -14,7 +14,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from time import perf_counter
 from typing import TypeVar
 
@@ -104,7 +104,7 @@ def _guarded(call: Callable[[], T]) -> T:
         return call()
     except TargetError:
         raise
-    except (Exception, RecursionError) as error:
+    except Exception as error:  # noqa: BLE001 whatever it raises is the finding
         raise TargetError("crash", f"it raised {type(error).__name__}: {error}") from None
 
 
@@ -158,13 +158,13 @@ def _findings(name: str, target: EvaluatorTarget) -> Iterator[str | None]:
     """Yield for each case of a judge what is wrong, or None."""
     if name == VECTORS:
         for vector in load_vectors():
-            result = _guarded(lambda vector=vector: reference_result(vector))
+            result = _guarded(partial(reference_result, vector))
             wrong = f"vector {vector.id}: got {result.got}"
             yield None if result.verdict == "agreed" else wrong
     elif name == RECEIPTS:
         for case in load_trace_cases():
             if case.form == "receipt":
-                row = _guarded(lambda case=case: judge_trace_case(case))
+                row = _guarded(partial(judge_trace_case, case))
                 yield None if row.agreed else f"case {row.id}: got {row.got}"
     else:
         for witness in load_witnesses(name):

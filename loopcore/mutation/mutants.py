@@ -26,6 +26,7 @@ MODULES = (
     "receipts",
     "documents",
     "models",
+    "serving",
 )
 # Judges besides the properties: the conformance vectors, and the receipt cases of `traces.json`.
 VECTORS, RECEIPTS = "vectors", "receipts"

@@ -22,6 +22,8 @@ from loopcore.mutation.values import (
     Parameters,
     Record,
     array,
+    is_array,
+    is_record,
     number_of,
     policy_of,
     record,
@@ -41,11 +43,9 @@ def _parent(document: Record, parameters: Parameters) -> tuple[Record | list[obj
     path = array(parameters.get("path"), "the parameter path")
     place: object = document
     for key in path[:-1]:
-        if isinstance(place, list) and isinstance(key, int):
-            place = array(place)[key]
-        else:
-            place = record(place)[text(key)]
-    return array(place) if isinstance(place, list) else record(place), path[-1]
+        inside = place[key] if is_array(place) and isinstance(key, int) else None
+        place = record(place)[text(key)] if inside is None else inside
+    return place if is_array(place) else record(place), path[-1]
 
 
 def _set(document: Record, parameters: Parameters) -> None:
@@ -73,11 +73,11 @@ def _reorder_keys(document: Record, parameters: Parameters) -> None:
 
 
 def _turned(value: object) -> object:
-    if isinstance(value, dict):
-        members = list(record(value).items())
+    if is_record(value):
+        members = list(value.items())
         return {key: _turned(member) for key, member in reversed(members)}
-    if isinstance(value, list):
-        return [_turned(element) for element in array(value)]
+    if is_array(value):
+        return [_turned(element) for element in value]
     return value
 
 

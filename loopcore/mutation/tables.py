@@ -115,7 +115,7 @@ def _usage_mutants() -> list[Mutant]:
                     flipped[figure] = 1 - flipped[figure]
                     changed = [*rows]
                     changed[number] = (flipped[0], flipped[1], flipped[2])
-                    lines = f"{place} = {({**kinds, kind: tuple(changed)})!r}"
+                    lines = f"{place} = { ({**kinds, kind: tuple(changed)})!r}"
                     name = f"{label}-{kind}-{number}-{figure}"
                     reason = f"{kind} may charge {tuple(flipped)} instead of {row}"
                     mutants.append(_mutant(name, lines, reason))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeGuard
 
 from loopcore.errors import InputError
 
@@ -23,18 +23,28 @@ class DataError(InputError):
         super().__init__("malformed", message)
 
 
+def is_record(value: object) -> TypeGuard[Record]:
+    """Return whether a value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[object]]:
+    """Return whether a value is an array."""
+    return isinstance(value, list)
+
+
 def record(value: object, what: str = "the value") -> Record:
     """Return the value as an object with text keys, the same one; raise DataError otherwise."""
-    if not isinstance(value, dict):
+    if not is_record(value):
         raise DataError(f"{what} is not an object.")
-    return cast("Record", value)
+    return value
 
 
 def array(value: object, what: str = "the value") -> list[object]:
     """Return the value as an array, the same one; raise DataError otherwise."""
-    if not isinstance(value, list):
+    if not is_array(value):
         raise DataError(f"{what} is not an array.")
-    return cast("list[object]", value)
+    return value
 
 
 def text(value: object, what: str = "the value") -> str:

@@ -20,14 +20,23 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from itertools import combinations
-from typing import Literal, cast
+from typing import Literal
 
 import msgspec
 
 from loopcore.files import write_whole
 from loopcore.mutation.cases import case_bytes, load_bases, load_trace_cases, operator_names
 from loopcore.mutation.operators import Form, OperatorCall, apply, compact
-from loopcore.mutation.values import DataError, Record, number, policy_of, record, steps_of
+from loopcore.mutation.values import (
+    DataError,
+    Record,
+    is_array,
+    is_record,
+    number,
+    policy_of,
+    record,
+    steps_of,
+)
 from loopcore.suite import suite_folder
 from loopcore.testing import naive
 
@@ -35,9 +44,9 @@ SCHEMA = "loopcore/vectors/1"
 FILE = "vectors/loopcore-vectors-1.jsonl"
 VERSION = 1
 # A case with a longer input stays out, so that the file stays small.
-_INPUT_BYTES_MAX = 4_500
-_CUTS = 48
-_FLIPS = 96
+_INPUT_BYTES_MAX = 9_000
+_CUTS = 24
+_FLIPS = 64
 _SAFE_INTEGER_MAX = 2**53
 
 Wire = Literal["bytes", "values", "stream"]
@@ -85,10 +94,10 @@ def _wire(data: bytes, document: Record | None, form: Form, expected: Record) ->
 
 def _is_fragile(value: object) -> bool:
     """Return whether some JSON parser would change a value: fractions, huge numbers, surrogates."""
-    if isinstance(value, dict):
-        return any(_is_fragile(item) for pair in record(value).items() for item in pair)
-    if isinstance(value, list):
-        return any(_is_fragile(item) for item in cast("list[object]", value))
+    if is_record(value):
+        return any(_is_fragile(item) for pair in value.items() for item in pair)
+    if is_array(value):
+        return any(_is_fragile(item) for item in value)
     if isinstance(value, str):
         return not value.isascii() and any("\ud800" <= mark <= "\udfff" for mark in value)
     return isinstance(value, float) or (type(value) is int and abs(value) > _SAFE_INTEGER_MAX)
@@ -150,9 +159,11 @@ _WRONG_VALUES: tuple[tuple[str, object, str], ...] = (
 def _of_fields() -> Iterator[Vector]:
     """Yield damage to every field of a small trace: missing, twice, and of every wrong type."""
     base = load_bases()["one"]
+    in_policy: list[object] = ["policy"]
+    in_step: list[object] = ["steps", 0]
     places: list[tuple[list[object], str]] = [([], name) for name in base]
-    places += [(["policy"], name) for name in policy_of(base)]
-    places += [(["steps", 0], name) for name in steps_of(base)[0]]
+    places += [(in_policy, name) for name in policy_of(base)]
+    places += [(in_step, name) for name in steps_of(base)[0]]
     for parent, name in places:
         path: list[object] = [*parent, name]
         label = "one." + ".".join(str(part) for part in path)
@@ -168,7 +179,8 @@ def _of_fields() -> Iterator[Vector]:
 
 def _of_texts() -> Iterator[Vector]:
     """Yield a small trace cut at evenly spread places, and with single bits flipped."""
-    for form in (cast("Form", "document"), cast("Form", "stream")):
+    forms: tuple[Form, ...] = ("document", "stream")
+    for form in forms:
         size = len(apply(load_bases()["one"], (), form)[0])
         for index in range(_CUTS):
             keep: Record = {"keep": index * size // _CUTS}

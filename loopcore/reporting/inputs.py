@@ -84,6 +84,7 @@ _SCHEMAS = {
     "loopcore/assessment/1": "assessment",
 }
 # Written by loopcore too, but no result that a report shows.
+_LEFT_OUT = {"conformance.json"}
 _PASSED_OVER = {REPORT_SCHEMA, "loopcore/counterexample/1"}
 
 
@@ -118,7 +119,7 @@ def _files(folder: Path) -> list[Path]:
         paths += [
             Path(root, name)
             for name in sorted(names)
-            if name.endswith(".json") and not name.startswith(".")
+            if name.endswith(".json") and not name.startswith(".") and name not in _LEFT_OUT
         ]
         if len(paths) > FILES_MAX:
             raise UsageError(f"{folder}: holds more than {FILES_MAX} files; name a smaller folder")

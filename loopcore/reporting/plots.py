@@ -33,6 +33,7 @@ _LABEL_CHARACTERS_MAX = 40
 # A panel ends at the first of these percentages that holds all of its bars.
 _EDGES = (5, 10, 25, 50, 100)
 _SETTINGS: dict[str, object] = {
+    "svg.hashsalt": "loopcore",
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "DejaVu Sans",

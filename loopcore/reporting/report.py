@@ -104,7 +104,8 @@ def _reproduce(results: Results) -> Section:
             if one.counterexample is not None
         ]
     if results.mutate is not None:
-        commands.append("loopcore mutate")
+        quick = " --quick" if results.mutate.subset else ""
+        commands.append(f"loopcore mutate{quick}{_seed(results)}")
     logs = "LOG..." if assessment is None else shlex.join(assessment.logs)
     commands += [f"loopcore audit {logs} --seed {one.seed}" for one in results.audits]
     if results.lab is not None:
@@ -121,6 +122,11 @@ def _reproduce(results: Results) -> Section:
         ),
         commands=tuple(commands),
     )
+
+
+def _seed(results: Results) -> str:
+    """Return the option that draws the same faults again, as far as the results tell."""
+    return "" if results.verify is None else f" --seed {results.verify.seed}"
 
 
 def _versions(results: Results) -> Section:

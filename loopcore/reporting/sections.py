@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from loopcore.lab import LabReport
+from loopcore.reporting.verdict import what_subset
 from loopcore.reporting.view import (
     Cell,
     Section,
@@ -134,7 +135,7 @@ def mutations(mutate: MutateResult) -> Section:
     idle = _idle(mutate)
     if idle:
         sentences.append(f"Rules that caught none of these faults: {listing(idle, LABELS_MAX)}.")
-    notes = [f"This is a subset: {mutate.subset.rstrip('.')}."] if mutate.subset else []
+    notes = [f"This is a subset: {what_subset(mutate)}."] if mutate.subset else []
     if mutate.interrupted:
         notes.append("Interrupted: what stands here is what was finished.")
     tables = [_faults(mutate), _matrix(mutate), _operators(mutate), _disagreements(mutate)]
@@ -181,7 +182,7 @@ def _matrix(mutate: MutateResult) -> Table:
     return Table(
         id="kill-matrix",
         caption=f"Kill matrix{subset}: {NAMED} the rule that was named to catch the fault does,"
-        f" {ALSO} another rule does too",
+        f" {ALSO} another rule does too; a fault made from a table stops at its first rule",
         columns=columns("fault", *mutate.properties),
         rows=tuple(
             (word(one.id), *(word(_mark(one, name)) for name in mutate.properties))

@@ -62,6 +62,11 @@ def disagreements(mutate: MutateResult) -> list[str]:
     return [one.id for one in mutate.trace_cases if not one.agreed]
 
 
+def what_subset(mutate: MutateResult) -> str:
+    """Return what a subset of faults holds, in words, without the word itself."""
+    return (mutate.subset or "").removeprefix("subset: ").rstrip(".")
+
+
 def verdict(results: Results) -> str:
     """Return the whole in words for a reader who knows nothing of the project."""
     verify, mutate = results.verify, results.mutate
@@ -228,7 +233,7 @@ def _not_covered(results: Results) -> tuple[str, ...]:
     if mutate is None:
         lines.append("No faults were planted.")
     elif mutate.subset:
-        lines.append(f"Planted faults are a subset: {mutate.subset.rstrip('.')}.")
+        lines.append(f"Planted faults are a subset: {what_subset(mutate)}.")
     if not results.audits:
         lines.append("No recorded runs of real agents were compared.")
     problems = sum(len(audit.problems) for audit in results.audits)

@@ -27,6 +27,9 @@ from loopcore.testing.strategies import defective_traces, list_of, long_traces, 
 
 # Distances beyond this one are far away and not counted.
 DISTANCE_MAX = 2
+# What the printed table is made of.
+TABLE_TRACES = 2_500
+TABLE_SEED = 1
 
 Bias = dict[str, dict[str, float]]
 
@@ -41,7 +44,7 @@ def draw_many(strategy: SearchStrategy[Record], n: int, fixed_seed: int) -> list
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=tuple(HealthCheck.__members__.values()),
     )
     @given(strategy)
     def collect(value: Record) -> None:
@@ -76,14 +79,17 @@ def bias(n: int, fixed_seed: int) -> Bias:
     for trace in draw_many(defective_traces(), n, fixed_seed):
         codes[str(as_record(naive.evaluate(trace["policy"], trace["steps"])["error"])["code"])] += 1
     late = Counter(
-        "late" for trace in draw_many(long_traces(), n, fixed_seed)
+        "late"
+        for trace in draw_many(long_traces(), n, fixed_seed)
         if "error" in naive.evaluate(trace["policy"], trace["steps"])
     )
     parts = {
         "terminals": terminals, "codes": codes, "pairs": pairs, "distances": distances,
         "late": late,
     }  # fmt: skip
-    return {part: {name: count / n for name, count in found.items()} for part, found in parts.items()}
+    return {
+        part: {name: count / n for name, count in found.items()} for part, found in parts.items()
+    }
 
 
 def _distances(policy: Record, steps: list[Record]) -> Iterable[str]:
@@ -108,3 +114,14 @@ def bias_table(shares: Bias) -> str:
 
 def _share(item: tuple[str, float]) -> float:
     return item[1]
+
+
+def main() -> None:
+    """Print the shares of a fixed number of traces."""
+    import sys
+
+    sys.stdout.write(bias_table(bias(TABLE_TRACES, TABLE_SEED)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,10 +13,10 @@ Source: spec evaluator, sections 1 to 4.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from loopcore.testing.naive import BOUNDS, DELTAS, EXTENDED_FIELDS, TOTALS
-from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Record, is_array
+from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Record
 
 REFERENCE, EXTENDED = RELEASES
 SHORT_NAMES = {REFERENCE: "reference", EXTENDED: "extended"}
@@ -82,11 +82,20 @@ def text_of(record: Record, field: str) -> str:
     return value
 
 
+def array_of(value: object) -> list[object]:
+    """Return the elements of an array; a copy."""
+    assert isinstance(value, list)
+    return list(cast("list[object]", value))
+
+
+def object_of(value: object) -> Record | None:
+    """Return a JSON object under its type, or None for any other value."""
+    return cast("Record", value) if isinstance(value, dict) else None
+
+
 def evidence_of(step: Record) -> list[str]:
     """Return a step's evidence."""
-    listed = step["new_evidence_receipt_sha256"]
-    assert is_array(listed)
-    return [str(digest) for digest in listed]
+    return [str(digest) for digest in array_of(step["new_evidence_receipt_sha256"])]
 
 
 def roomy_policy(release: str) -> Record:
@@ -122,7 +131,7 @@ def append_step(policy: Record, steps: list[Record], move: Move) -> Record:
 
     def within(amount: int, field: str) -> int:
         # A total above the largest integer is a defect, and defects have a place of their own.
-        return min(amount, INTEGER_MAX - sum(number_of(step, field) for step in steps))
+        return max(0, min(amount, INTEGER_MAX - sum(number_of(step, field) for step in steps)))
 
     return {
         "sequence": len(steps) + 1,

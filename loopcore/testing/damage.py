@@ -18,14 +18,16 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
+from typing import cast
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from loopcore.testing.naive_wire import Record
+from loopcore.testing.building import array_of, object_of
+from loopcore.testing.naive_wire import Record, as_record
 
-# Whole documents: containers around a policy or the array of steps.
-_OUTER_NESTING = 1
+# The last character that one escape can spell.
+_ONE_ESCAPE_MAX = 0xFFFF
 NESTING_MAX = 16
 
 
@@ -40,14 +42,16 @@ class Tree:
 
 def tree_of(value: object) -> Tree | str:
     """Return a JSON value as a tree of raw text."""
-    if isinstance(value, dict):
+    record = object_of(value)
+    if record is not None:
         return Tree(
             is_object=True,
-            keys=[json.dumps(key) for key in value],
-            children=[tree_of(child) for child in value.values()],
+            keys=[json.dumps(key) for key in record],
+            children=[tree_of(child) for child in record.values()],
         )
     if isinstance(value, list):
-        return Tree(is_object=False, children=[tree_of(child) for child in value])
+        children = [tree_of(child) for child in array_of(cast("object", value))]
+        return Tree(is_object=False, children=children)
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -74,8 +78,7 @@ def as_base64(data: bytes) -> Record:
 
 def from_base64(value: object) -> bytes:
     """Return the bytes that a case holds."""
-    assert isinstance(value, dict)
-    return base64.b64decode(str(value["base64"]))
+    return base64.b64decode(str(as_record(value)["base64"]))
 
 
 # Spellings of a number that are not an integer of the wire, whatever their value.
@@ -131,7 +134,7 @@ def escape(text: str) -> str:
     if not text.startswith('"') or text[1] in '"\\':
         return text
     code = ord(text[1])
-    return text if code > 0xFFFF else f'"\\u{code:04x}{text[2:]}'
+    return text if code > _ONE_ESCAPE_MAX else f'"\\u{code:04x}{text[2:]}'
 
 
 def _edit_object(draw: DrawFn, edit: str, root: Tree) -> None:

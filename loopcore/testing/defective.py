@@ -18,6 +18,7 @@ from loopcore.testing.building import (
     EXTENDED,
     REFERENCE,
     Move,
+    array_of,
     build_steps,
     evidence_of,
     name_digest,
@@ -25,7 +26,7 @@ from loopcore.testing.building import (
     roomy_policy,
 )
 from loopcore.testing.naive import DELTAS
-from loopcore.testing.naive_wire import INTEGER_MAX, Record
+from loopcore.testing.naive_wire import INTEGER_MAX, Record, as_record
 
 # The step codes, in the order in which a step is checked.
 STEP_CODES = (
@@ -180,10 +181,9 @@ def plain_run(release: str, length: int, kind: str = "model_generation") -> Reco
     return {"policy": policy, "steps": build_steps(policy, moves)}
 
 
-def defect_witness(codes: Sequence[str]) -> Record:
-    """Return a smallest trace that has the given defects on one step, with their place."""
+def defect_witness(codes: Sequence[str], at: int = 0) -> Record:
+    """Return a smallest trace that has the given defects on one step, not before index `at`."""
     run = plain_run(release_for(codes, EXTENDED), 2)
-    steps = run["steps"]
-    assert isinstance(steps, list)
-    index = index_for(codes, 0)
+    steps = [as_record(step) for step in array_of(run["steps"])]
+    index = index_for(codes, at)
     return {"policy": run["policy"], "steps": spoil(steps, index, codes), "codes": list(codes)}

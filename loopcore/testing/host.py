@@ -35,6 +35,7 @@ TRACEBACK_LINES_MAX = 12
 _PIECE_BYTES = 2**16
 _SETTLE_LOOKS = 20
 _SETTLE_SECONDS = 0.001
+_WATCH_SECONDS = 1.0
 
 
 class _Run(Protocol):
@@ -169,8 +170,16 @@ def _answer(serve: Callable[[], object]) -> str:
         return '"misfit": ' + json.dumps(f"its result is not JSON: {_one_line(error)}")
 
 
+def _watch_parent(parent: int) -> None:
+    """End this process when its parent has gone, even while the target hangs."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)
+
+
 def main(name: str) -> None:
     """Host the target until the input ends."""
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from loopcore.testing.building import SHORT_NAMES
+from loopcore.testing.building import SHORT_NAMES, array_of
 from loopcore.testing.naive import DELTAS, precedence
 from loopcore.testing.naive_wire import RELEASES, Record
 
@@ -122,9 +122,7 @@ def fired_outcomes(receipt: Record, last_step: Record | None) -> tuple[str, ...]
     The receipt leaves `completed` out of its violations, but a finish without
     `invalid_completion` is one.
     """
-    violations = receipt["violations"]
-    assert isinstance(violations, list)
-    fired = {str(name) for name in violations}
+    fired = {str(name) for name in array_of(receipt["violations"])}
     is_finish = last_step is not None and last_step["action_kind"] == "finish"
     if is_finish and "invalid_completion" not in fired:
         fired.add("completed")

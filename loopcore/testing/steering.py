@@ -1,8 +1,8 @@
 """Traces in which given outcomes fire together on the last step, by construction.
 
 Theory of operation: the last step gets a shape that satisfies all wanted outcomes, the steps before
-it supply what streaks and cycles need, and the bounds are fitted to the figures that come of it: the
-wanted ones so that they fire on the last step and on none before, the others so that they pass.
+it supply what streaks and cycles need, and the bounds are fitted to the figures that come of it:
+the wanted ones so that they fire on the last step and on none before, the others so that they pass.
 
 Source: spec evaluator, sections 3 and 4.
 """

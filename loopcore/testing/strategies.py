@@ -28,6 +28,7 @@ from loopcore.testing.building import (
     REFERENCE,
     Move,
     append_step,
+    array_of,
     bounds_of,
     build_steps,
     firing_bound,
@@ -91,9 +92,7 @@ _DRAW_TOKENS = st.sampled_from(_TOKENS)
 _DRAW_ELAPSED = st.sampled_from(_ELAPSED_MS)
 _DRAW_RELEASE = st.sampled_from(RELEASES)
 _DRAW_TIGHT = {
-    release: st.lists(
-        st.sampled_from(bounds_of(release)), max_size=TIGHT_BOUNDS_MAX, unique=True
-    )
+    release: st.lists(st.sampled_from(bounds_of(release)), max_size=TIGHT_BOUNDS_MAX, unique=True)
     for release in RELEASES
 }
 _PAIRS = {
@@ -191,7 +190,8 @@ def _block(draw: DrawFn, period: int, release: str) -> list[Move]:
     """Draw a run that goes round a few pairs of action and state, waits in between."""
     rounds = draw(st.integers(2, 3))
     count = period * rounds - draw(st.integers(0, 1))
-    waits = draw(st.sets(st.integers(0, count - 1), max_size=2)) if release == EXTENDED else set()
+    places = st.sets(st.integers(0, count - 1), max_size=2)
+    waits: set[int] = draw(places) if release == EXTENDED else set()
     moves: list[Move] = []
     for index in range(count):
         place = 10 + index % period
@@ -351,8 +351,7 @@ def receipts(draw: DrawFn, release: str | None = None) -> Record:
 
 def list_of(value: object) -> list[Record]:
     """Return the steps of a trace under their type."""
-    assert isinstance(value, list)
-    return [as_record(item) for item in value]
+    return [as_record(item) for item in array_of(value)]
 
 
 def extend(policy: Record, steps: Sequence[Record], moves: Sequence[Move]) -> list[Record]:

@@ -21,6 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
 
 from loopcore.errors import EnvironmentFault, LoopcoreError
+from loopcore.process import end_children
 from loopcore.suite import TargetSpec, open_target
 from loopcore.testing.contract import EvaluatorTarget, Property
 from loopcore.testing.examining import Outcome, examine
@@ -104,8 +105,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _close() -> None:
+    # A check may have opened processes besides the target, which nobody would close any more.
     try:
-        for target in _opened:
-            target.close()
+        end_children()
     finally:
         os._exit(_ENDED_STATUS)

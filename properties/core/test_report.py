@@ -29,7 +29,7 @@ from properties.core.report_values import (
 )
 
 COMMAND_SECONDS_MAX = 120
-HOSTILE = "<script>alert(1)</script>\"'&$\\frac{|`*\u202e]]>"
+HOSTILE = "<script>alert(1)</script>\"'&$\\frac{$|`*\u202e]]>"
 OUTSIDE = re.compile(
     r"https?://(?!www\.w3\.org/(?:2000/svg|1999/xlink)\b)|@import|url\((?!#)|<link|src="
 )

@@ -18,7 +18,11 @@ REASON_WORDS_MIN = 3
 USER_EXTRAS_IN_ALL = "loopcore"
 
 # A distribution whose import name is not its own name.
-IMPORT_NAMES = {"import-linter": "importlinter", "pytest-benchmark": "pytest_benchmark"}
+IMPORT_NAMES = {
+    "import-linter": "importlinter",
+    "pytest-benchmark": "pytest_benchmark",
+    "z3-solver": "z3",
+}
 # A dependency that no file imports, and what calls for it instead.
 RUN_NOT_IMPORTED = {
     "ipykernel": "nbclient starts it as the kernel of the notebooks",

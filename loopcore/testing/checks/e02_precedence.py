@@ -45,7 +45,9 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
 
 def _goals(target: EvaluatorTarget) -> frozenset[str]:
     return frozenset(
-        pair_label(release, pair) for release in declared(target) for pair in possible_pairs(release)
+        pair_label(release, pair)
+        for release in declared(target)
+        for pair in possible_pairs(release)
     )
 
 

@@ -48,7 +48,9 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
 PROPERTY = Property(
     id="E03",
     name="prefixes",
-    statement="Every proper prefix of a run to its terminal, the empty one too, is input_exhausted.",
+    statement=(
+        "Every proper prefix of a run to its terminal, the empty one too, is input_exhausted."
+    ),
     prevents=(
         "A run is stopped one step early although its limit was not reached, or an evaluator fails "
         "on a run that has no steps yet."

@@ -83,7 +83,7 @@ def _goals(target: EvaluatorTarget) -> frozenset[str]:
 
 PROPERTY = Property(
     id="E04",
-    name="post-terminal-steps",
+    name="post-terminal",
     statement=(
         "A step after the terminal is the error post_terminal_step at that step, whatever else is "
         "wrong with it, and the error still tells the terminal and its sequence."

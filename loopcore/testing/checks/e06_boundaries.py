@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -9,7 +11,7 @@ from loopcore.testing import naive
 from loopcore.testing.building import BOUND_OF, EXTENDED, REACHED, bounds_of, measure, number_of
 from loopcore.testing.checks.verdicts import VERDICT, compare, declared, is_undeclared, steps_of
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
-from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Record, as_record
+from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, as_record
 from loopcore.testing.steering import Choices, fire
 from loopcore.testing.strategies import list_of
 
@@ -29,7 +31,7 @@ def _at_boundary(release: str, rule: str, choices: Choices, further: int) -> Cas
     return {"policy": policy, "steps": trace["steps"], "field": field}
 
 
-def _spend(trace: Case, costs: list[int], further: int) -> Case:
+def _spend(trace: Case, costs: Sequence[int], further: int) -> Case:
     """Return a cost boundary whose last steps cost the given amounts."""
     policy, steps = as_record(trace["policy"]), list_of(trace["steps"])
     for step, cost in zip(reversed(steps), costs, strict=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -44,11 +45,13 @@ def _finish(proof: str, outcome: str) -> Move:
     return table[proof]
 
 
-def _case(release: str, kinds: list[str], proof: str, outcome: str, above: str | None) -> Case:
+def _case(release: str, kinds: Sequence[str], proof: str, outcome: str, above: str | None) -> Case:
     policy = roomy_policy(release)
     moves = [
         # The first evidence is also shown by a step that failed: it counts as seen all the same.
-        Move(kind=kind, action=n, state=n, evidence=(n,), outcome="failed" if n == 1 else "succeeded")
+        Move(
+            kind=kind, action=n, state=n, evidence=(n,), outcome="failed" if n == 1 else "succeeded"
+        )
         for n, kind in enumerate(kinds, start=1)
     ]
     steps = build_steps(policy, [*moves, _finish(proof, outcome)])

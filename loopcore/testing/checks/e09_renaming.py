@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import cast
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from loopcore.testing.building import array_of, object_of
 from loopcore.testing.checks.verdicts import (
     VERDICT,
     difference,
@@ -34,7 +36,9 @@ def _hashed(number: int) -> str:
 # gives the numbers that programs like to treat as nothing to real values.
 _STYLES: dict[str, Callable[[int], str]] = {
     "hashes": _hashed,
-    "long common beginning": lambda n: "7" * (DIGEST_LENGTH - _CHARACTERS) + _hashed(n)[:_CHARACTERS],
+    "long common beginning": lambda n: (
+        "7" * (DIGEST_LENGTH - _CHARACTERS) + _hashed(n)[:_CHARACTERS]
+    ),
     "long common end": lambda n: _hashed(n)[:_CHARACTERS] + "7" * (DIGEST_LENGTH - _CHARACTERS),
     "order turned round": lambda n: f"{16**DIGEST_LENGTH - 1 - n:064x}",
     "from zero": lambda n: f"{n:064x}",
@@ -43,13 +47,14 @@ _STYLES: dict[str, Callable[[int], str]] = {
 
 def _rename(value: object, names: dict[str, str], style: Callable[[int], str]) -> object:
     """Return a value with every digest replaced; `names` holds those met so far."""
-    if isinstance(value, dict):
+    record = object_of(value)
+    if record is not None:
         return {
-            key: _rename(child, names, style) if _holds_digests(str(key)) else child
-            for key, child in value.items()
+            key: _rename(child, names, style) if _holds_digests(key) else child
+            for key, child in record.items()
         }
     if isinstance(value, list):
-        return [_rename(child, names, style) for child in value]
+        return [_rename(child, names, style) for child in array_of(cast("object", value))]
     if isinstance(value, str):
         return names.setdefault(value, style(len(names)))
     return value

@@ -18,7 +18,13 @@ from loopcore.testing.checks.verdicts import (
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
 from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Record, as_record
 from loopcore.testing.steering import Choices, fire
-from loopcore.testing.strategies import defective_traces, list_of, long_traces, traces, traces_firing
+from loopcore.testing.strategies import (
+    defective_traces,
+    list_of,
+    long_traces,
+    traces,
+    traces_firing,
+)
 
 _FIELDS = (
     *VERDICT,
@@ -55,8 +61,8 @@ def _shifted(record: Record, amount: int) -> Record:
 def _amount(policy: Record, steps: list[Record], place: str) -> int:
     """Return by how much times move so that they lie at a place and none leaves the range."""
     times = [number_of(step, "completed_at_unix_ms") for step in steps]
-    latest = max(times + [number_of(policy, "deadline_unix_ms")])
-    earliest = min(times + [number_of(policy, "started_at_unix_ms")])
+    latest = max([*times, number_of(policy, "deadline_unix_ms")])
+    earliest = min([*times, number_of(policy, "started_at_unix_ms")])
     if place == _FULL_SECOND:
         return -number_of(policy, "deadline_unix_ms") % _SECOND_MS
     return min(max(_PLACES[place] - START_MS, -earliest), INTEGER_MAX - latest)
@@ -98,7 +104,9 @@ def _example(release: str, outcome: str, place: str) -> Case:
 PROPERTY = Property(
     id="E10",
     name="shifting",
-    statement="Shifting start, deadline and all completion times alike changes no terminal or error.",
+    statement=(
+        "Shifting start, deadline and all completion times alike changes no terminal or error."
+    ),
     prevents=(
         "A run that was replayed a year later, or under a clock that counts seconds in 32 bits, "
         "stops elsewhere: the verdict had looked at the date instead of at the time that passed."

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from loopcore.testing.building import REFERENCE
+from loopcore.testing.building import REFERENCE, array_of
 from loopcore.testing.checks.verdicts import compare, declared, steps_of
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
-from loopcore.testing.defective import STEP_CODES, defect_witness, plain_run, spoil
-from loopcore.testing.naive_wire import RELEASES
-from loopcore.testing.strategies import defective_traces, list_of
+from loopcore.testing.defective import STEP_CODES, defect_witness, index_for
+from loopcore.testing.naive_wire import as_record
+from loopcore.testing.strategies import defective_traces
 
 
 def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
-    codes = case["codes"]
-    assert isinstance(codes, list)
-    names = [str(code) for code in codes]
+    names = [str(code) for code in array_of(case["codes"])]
     context = f"a step of {len(steps_of(case))} has {' and '.join(names)}"
     label = "defect:" + ">".join(names)
     return compare(target, case, labels=(label, f"code:{names[0]}"), context=context)
@@ -34,27 +32,14 @@ def _goals(target: EvaluatorTarget) -> frozenset[str]:
     )
 
 
-def _first_step(release: str, code: str) -> Case:
-    """Return a trace whose very first step is defective, where there is no step before it."""
-    run = plain_run(release, 2)
-    return {
-        "policy": run["policy"],
-        "steps": spoil(list_of(run["steps"]), 0, [code]),
-        "codes": [code],
-    }
-
-
 def _examples() -> tuple[Case, ...]:
     found: list[Case] = [defect_witness(codes) for codes in _both_ways()]
+    # The first step is compared with the policy, later ones with the step before.
+    found += [defect_witness((code,), 1) for code in STEP_CODES if not index_for((code,), 0)]
     for case in list(found):
-        codes = case["codes"]
-        assert isinstance(codes, list)
-        if "unsupported_kind" not in codes:
-            policy = case["policy"]
-            assert isinstance(policy, dict)
-            found.append({**case, "policy": {**policy, "evaluator_release": REFERENCE}})
-    codes_at_once = ("sequence_gap", "time_regression", "state_chain_broken", "duplicate_evidence")
-    found += [_first_step(release, code) for release in RELEASES for code in codes_at_once]
+        if "unsupported_kind" not in array_of(case["codes"]):
+            policy = {**as_record(case["policy"]), "evaluator_release": REFERENCE}
+            found.append({**case, "policy": policy})
     return tuple(found)
 
 
@@ -63,8 +48,8 @@ PROPERTY = Property(
     name="defects",
     statement=(
         "Every gap, regression, broken chain, duplicate, foreign kind, mismatched charge, stray "
-        "receipt, overflow and late step is an error with its code at its exact step; of two on one "
-        "step the first in order is told."
+        "receipt, overflow and late step is an error with its code at its exact step; of two on "
+        "one step the first in order is told."
     ),
     prevents=(
         "A log that was cut, spliced or padded is judged as if it were the run: steps taken out of "

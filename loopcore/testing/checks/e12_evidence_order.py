@@ -45,11 +45,11 @@ def _cases(draw: DrawFn) -> Case:
     """Draw a run whose steps show several pieces of evidence, old and new, in two orders."""
     release = draw(st.sampled_from(RELEASES))
     policy = roomy_policy(release)
-    many = st.lists(
-        st.integers(1, _POOL), min_size=1, max_size=_EVIDENCE_MAX, unique=True
-    )
+    many = st.lists(st.integers(1, _POOL), min_size=1, max_size=_EVIDENCE_MAX, unique=True)
     moves = [
-        Move(kind=draw(st.sampled_from(NEUTRAL_KINDS)), action=n, state=n, evidence=tuple(draw(many)))
+        Move(
+            kind=draw(st.sampled_from(NEUTRAL_KINDS)), action=n, state=n, evidence=tuple(draw(many))
+        )
         for n in range(1, draw(st.integers(0, _STEPS_MAX)) + 1)
     ]
     if draw(st.booleans()):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from loopcore.testing import naive
+from loopcore.testing.building import array_of
 from loopcore.testing.checks.verdicts import (
     evaluate,
     is_undeclared,
@@ -41,7 +44,8 @@ def _other_value(value: object, way: int) -> object:
     if isinstance(value, int):
         return (value + 1, max(value - 1, 0), INTEGER_MAX, 0)[way % 4]
     if isinstance(value, list):
-        return value[:-1] if value and way % 2 else [*value, "c" * 64]
+        listed = array_of(cast("object", value))
+        return listed[:-1] if listed and way % 2 else [*listed, "c" * 64]
     if value is None:
         return (0, "c" * 64)[way % 2]
     text = str(value)
@@ -95,7 +99,9 @@ def _cases(draw: DrawFn) -> Case:
     number = st.integers(0, 2**16)
     if draw(st.booleans()):
         return _flipped(trace, part_name, draw(number), draw(st.integers(0, _BITS - 1)))
-    return _changed(trace, part_name, draw(st.integers(0, 9)), draw(number), draw(st.integers(0, 9)))
+    return _changed(
+        trace, part_name, draw(st.integers(0, 9)), draw(number), draw(st.integers(0, 9))
+    )
 
 
 def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
@@ -127,7 +133,9 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
         after = target.evaluate_text(texts["policy"], texts["steps"])
     replayed = part(after, "receipt")
     if replayed is not None and same(replayed.get(_OWN), receipt.get(_OWN)):
-        finding = f"the {part_name} changed and the receipt's digest is still {shown(receipt[_OWN])}"
+        finding = (
+            f"the {part_name} changed and the receipt's digest is still {shown(receipt[_OWN])}"
+        )
     return judged(finding, answer, after, (label,))
 
 
@@ -194,8 +202,8 @@ PROPERTY = Property(
         "bytes, gives another receipt or an error: the three digests name exactly what they should."
     ),
     prevents=(
-        "Somebody raises a bound, drops a charge or edits a verdict after the fact, and the receipt "
-        "still fits."
+        "Somebody raises a bound, drops a charge or edits a verdict after the fact, and the "
+        "receipt still fits."
     ),
     mutants=(
         "evaluator-policy-digest-of-bounds-only",

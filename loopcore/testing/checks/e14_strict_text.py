@@ -45,7 +45,6 @@ _LINE_EDITS = (
 _PLACE_MAX = 4_000
 
 
-
 def _line(policy: bytes, steps: bytes, edit: str, place: int, *, request: bool) -> Case:
     """Return a whole document or request that is spoilt from outside; both must be refused."""
     text = document(policy, steps)
@@ -91,7 +90,7 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
     policy, steps = from_base64(case["policy_text"]), from_base64(case["steps_text"])
     expected = naive.evaluate_bytes(document(policy, steps))
     receipt = part(expected, "receipt")
-    if receipt is not None and is_undeclared(target, receipt) or _is_undeclared(target, policy):
+    if _is_undeclared(target, policy) or (receipt is not None and is_undeclared(target, receipt)):
         return Judgement(vacuous=True)
     got = target.evaluate_text(policy, steps)
     fields = RECEIPT_FIELDS if receipt is not None else ()
@@ -184,7 +183,9 @@ def _examples() -> tuple[Case, ...]:
     return tuple(found)
 
 
-_GOALS = frozenset({f"text:{edit}" for edit in EDITS} | {"text:prefix"}) | {f"text:{edit}" for edit in _LINE_EDITS}
+_GOALS = frozenset({f"text:{edit}" for edit in EDITS} | {"text:prefix"}) | {
+    f"text:{edit}" for edit in _LINE_EDITS
+}
 
 PROPERTY = Property(
     id="E14",

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from loopcore.errors import UsageError
-from loopcore.testing.checks.verdicts import evaluate, judged, part, shown
+from loopcore.testing.checks.verdicts import evaluate, judged, part, shown, spell
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
 from loopcore.testing.damage import as_base64, damaged_texts, document, from_base64
 from loopcore.testing.defective import STEP_CODES
 from loopcore.testing.naive import RECEIPT
-from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Defect, Record
+from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Defect, Record, as_record
 from loopcore.testing.steering import fire
-from loopcore.testing.strategies import defective_traces, traces
+from loopcore.testing.strategies import defective_traces, list_of, traces
 
 _DOCUMENT_CODES = ("malformed", "invalid_policy")
 _LEAVES_MAX = 8
@@ -46,9 +46,7 @@ def _anything() -> SearchStrategy[object]:
 def _odd_values(draw: DrawFn) -> Case:
     """Draw a trace in which something, or everything, is any JSON value."""
     trace = draw(traces() | defective_traces())
-    policy, steps = trace["policy"], trace["steps"]
-    assert isinstance(policy, dict)
-    assert isinstance(steps, list)
+    policy, steps = as_record(trace["policy"]), list_of(trace["steps"])
     where = draw(st.sampled_from(("policy", "steps", "policy field", "step", "step field")))
     odd = draw(_anything())
     if where == "policy":
@@ -78,7 +76,9 @@ def _lines(draw: DrawFn) -> Case:
         policy, steps = from_base64(value["policy_text"]), from_base64(value["steps_text"])
         data = document(policy, steps)
         if way == "request":
-            number = draw(st.sampled_from((b"1", b"-1", b'"1"', b"null", b"1.5", b"%d" % INTEGER_MAX)))
+            number = draw(
+                st.sampled_from((b"1", b"-1", b'"1"', b"null", b"1.5", b"%d" % INTEGER_MAX))
+            )
             data = b'{"id":%b,"op":"evaluate","policy":%b,"steps":%b}' % (number, policy, steps)
     return {"line": as_base64(data.replace(b"\n", b" "))}
 
@@ -102,9 +102,11 @@ def _misfit(answer: object) -> str | None:
         return f"the answer is neither a receipt nor an error: {shown(answer)}"
     if receipt is not None:
         try:
-            RECEIPT(receipt, "$.receipt")
+            RECEIPT(json.loads(spell(receipt)), "$.receipt")
         except Defect as defect:
             return f"the receipt is not one: {shown(defect.wire['message'])}"
+        except ValueError:
+            return f"the receipt is no JSON: {shown(receipt)}"
         return None
     assert error is not None
     code, path, step = error.get("code"), error.get("path"), error.get("step")
@@ -125,9 +127,8 @@ def _examples() -> tuple[Case, ...]:
     trace: Record = fire(RELEASES[0], ("completed",))
     texts = [json.dumps(trace[name]).encode() for name in ("policy", "steps")]
     request = b'{"id":1,"op":"evaluate","policy":%b,"steps":%b}'
-    odd: list[Case] = [
-        {"policy": value, "steps": value} for value in (None, True, 0, "", [], {}, [[]], [None])
-    ]
+    nothing: tuple[object, ...] = (None, True, 0, "", [], {}, [[]], [None])
+    odd: list[Case] = [{"policy": value, "steps": value} for value in nothing]
     for name in ("policy", "steps"):
         deep: object = 0
         for _ in range(20):

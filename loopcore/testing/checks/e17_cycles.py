@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from loopcore.testing.building import EXTENDED, Move, build_steps, roomy_policy
+from loopcore.testing import naive
+from loopcore.testing.building import EXTENDED, Move, build_steps, number_of, roomy_policy
 from loopcore.testing.checks.verdicts import compare, part, steps_of
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
-from loopcore.testing import naive
-from loopcore.testing.naive_wire import Record
+from loopcore.testing.naive_wire import Record, as_record
 from loopcore.testing.steering import NEUTRAL_KINDS
 from loopcore.testing.strategies import CYCLE_LENGTH_MAX, CYCLE_REPEATS_MAX, cut
 
@@ -112,12 +112,13 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
 
 def _period(acts: list[Record], case: Case) -> int:
     """Return the smallest period of the last pairs that makes them a cycle."""
-    policy = case["policy"]
-    assert isinstance(policy, dict)
+    policy = as_record(case["policy"])
+    longest = number_of(policy, "max_cycle_length")
+    repeats = number_of(policy, "cycle_repeats")
     pairs = [(act["action_sha256"], act["state_after_sha256"]) for act in acts]
-    for length in range(_LENGTH_MIN, int(policy["max_cycle_length"]) + 1):
-        window = pairs[-length * int(policy["cycle_repeats"]) :]
-        if len(window) < length * int(policy["cycle_repeats"]):
+    for length in range(_LENGTH_MIN, longest + 1):
+        window = pairs[-length * repeats :]
+        if len(window) < length * repeats:
             break
         if window[length:] == window[:-length] and len(set(window[:length])) > 1:
             return length

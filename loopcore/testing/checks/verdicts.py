@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import cast
 
 from loopcore.testing import naive
-from loopcore.testing.building import SHORT_NAMES
+from loopcore.testing.building import SHORT_NAMES, object_of
 from loopcore.testing.contract import Answer, Case, EvaluatorTarget, Json, Judgement
 from loopcore.testing.naive_wire import Record
 from loopcore.testing.strategies import list_of
 
 VERDICT = ("terminal", "terminal_sequence", "violations")
-RECEIPT_FIELDS = tuple(
-    "schema evaluator_release policy_sha256 steps_sha256 terminal terminal_sequence violations "
-    "usage verified_progress_steps final_state_sha256 completion_receipt_sha256 "
-    "started_at_unix_ms ended_at_unix_ms receipt_sha256".split()
-)
+RECEIPT_FIELDS = (
+    "schema", "evaluator_release", "policy_sha256", "steps_sha256", "terminal",
+    "terminal_sequence", "violations", "usage", "verified_progress_steps", "final_state_sha256",
+    "completion_receipt_sha256", "started_at_unix_ms", "ended_at_unix_ms", "receipt_sha256",
+)  # fmt: skip
 _ERROR_FIELDS = ("code", "path", "step")
 _LATE_FIELDS = ("terminal", "terminal_sequence")
 _ABSENT = "nothing"
@@ -34,14 +35,13 @@ def evaluate(target: EvaluatorTarget, policy: object, steps: object) -> Answer:
 
 def as_json(value: object) -> Json:
     """Return a value of a case under its type; cases hold nothing but JSON."""
-    result: Json = value  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
-    return result
+    return cast("Json", value)
 
 
 def part(answer: object, name: str) -> Record | None:
     """Return the receipt or the error of an answer, or None where it has none."""
-    found = answer.get(name) if isinstance(answer, dict) else None
-    return found if isinstance(found, dict) else None
+    record = object_of(answer)
+    return None if record is None else object_of(record.get(name))
 
 
 def same(left: object, right: object) -> bool:
@@ -111,7 +111,7 @@ def _first_difference(
 
 def is_undeclared(target: EvaluatorTarget, policy: object) -> bool:
     """Whether the policy asks for a release that exists and that the target does not have."""
-    release = policy.get("evaluator_release") if isinstance(policy, dict) else None
+    release = (object_of(policy) or {}).get("evaluator_release")
     return release in SHORT_NAMES and release not in target.releases
 
 

@@ -28,7 +28,7 @@ from loopcore.verification.proofs.terms import (
     Number,
     Row,
     Script,
-    SetReference,
+    SetMethod,
     UnknownShapeError,
     Value,
     choose,
@@ -43,6 +43,7 @@ from loopcore.verification.proofs.translation import (
     first_places,
     unknown,
 )
+from loopcore.verification.proofs.unknowns import PROOF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +73,8 @@ class Execution:
     subject: Subject
     script: Script
     release: str
-    exits: list[Exit] = field(default_factory=lambda: list[Exit]())
-    endings: list[Ending] = field(default_factory=lambda: list[Ending]())
+    exits: list[Exit] = field(default_factory=list[Exit])
+    endings: list[Ending] = field(default_factory=list[Ending])
     expressions: Expressions = field(init=False)
     _methods: dict[str, ast.FunctionDef] = field(init=False)
     _steps: tuple[str, ...] = ()
@@ -129,6 +130,10 @@ class Execution:
         match node:
             case ast.Expr(value=ast.Constant()):
                 return env, guard
+            case ast.Assign(targets=[target], value=ast.Call() as call) if _is_end(call):
+                self._assign(target, self._end(call, env, guard), env)
+            case ast.Expr(value=ast.Call() as call) if _is_end(call):
+                self._end(call, env, guard)
             case ast.Assign(targets=[target], value=value):
                 self._assign(target, self.expressions.value(value, env, guard), env)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
@@ -137,19 +142,15 @@ class Execution:
                 added = ast.BinOp(left=ast.Name(id=name), op=operator, right=value)
                 ast.copy_location(added, node)
                 env[name] = self._kept(self.expressions.value(added, env, guard))
-            case ast.Expr(value=ast.Call(func=ast.Attribute() as method, args=arguments)):
-                self._call(method, arguments, env, guard)
+            case ast.Expr(value=ast.Call(func=method, args=[argument], keywords=[])):
+                self._join(method, argument, env, guard)
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._branch(test, body, orelse, env, guard)
             case ast.Raise(exc=ast.Call(func=function, args=arguments)):
                 self._raise(function, arguments, env, guard)
                 return env, FALSE
             case ast.For(target=ast.Name(id=name), iter=iterated, body=body, orelse=[]):
-                if self.expressions.value(iterated, env, guard) != Named("new steps"):
-                    raise unknown(node)
-                for step in self._steps:
-                    env, guard = self._block(body, {**env, name: Named(step)}, guard)
-                env.pop(name, None)
+                return self._loop(name, iterated, body, env, guard)
             case ast.Try(body=body, handlers=[], orelse=[], finalbody=final):
                 return self._try(body, final, env, guard)
             case _:
@@ -200,11 +201,7 @@ class Execution:
             return otherwise, otherwise_guard
         if otherwise_guard == FALSE:
             return then, then_guard
-        merged = {
-            name: self.expressions.merge(condition, then[name], otherwise[name])
-            for name in then
-            if name in otherwise
-        }
+        merged = self._merged(condition, then, otherwise)
         if (then_guard, otherwise_guard) == (inside, outside):
             return merged, guard
         return merged, self.script.define(disjunction((then_guard, otherwise_guard)), "Bool")
@@ -217,7 +214,7 @@ class Execution:
         for place in range(before, len(self.exits)):
             left = self.exits[place]
             stored, _ = self._block(final, left.env, left.guard)
-            self.exits[place] = Exit(guard=left.guard, code=left.code, index=left.index, env=stored)
+            self.exits[place] = replace(left, env=stored)
         env, _ = self._block(final, env, guard)
         return env, guard
 
@@ -237,38 +234,69 @@ class Execution:
             case _:
                 raise unknown(function)
 
-    def _call(
-        self, method: ast.Attribute, arguments: list[ast.expr], env: Environment, guard: str
-    ) -> None:
-        values = [self.expressions.value(each, env, guard) for each in arguments]
-        if not isinstance(method.value, ast.Name):
+    def _loop(
+        self, name: str, iterated: ast.expr, body: list[ast.stmt], env: Environment, guard: str
+    ) -> tuple[Environment, str]:
+        over = self.expressions.value(iterated, env, guard)
+        if over == Named("new steps"):
+            for step in self._steps:
+                env, guard = self._block(body, {**env, name: Named(step)}, guard)
+        elif isinstance(over, Listing):
+            for place, item in enumerate(over.items):
+                here = self.script.define(f"(< {place} {over.length})", "Bool")
+                turn = {**env, name: Number(item, "digest")}
+                inside = self.script.define(conjunction((guard, here)), "Bool")
+                then, after = self._block(body, turn, inside)
+                if after != inside:
+                    raise unknown(iterated)
+                env = self._merged(here, then, turn)
+        else:
+            raise unknown(iterated)
+        env.pop(name, None)
+        return env, guard
+
+    def _merged(self, condition: str, then: Environment, otherwise: Environment) -> Environment:
+        """Return the variables that both branches have."""
+        return {
+            name: self.expressions.merge(condition, then[name], otherwise[name])
+            for name in then
+            if name in otherwise
+        }
+
+    def _join(self, method: ast.expr, argument: ast.expr, env: Environment, guard: str) -> None:
+        """Put a digest or a step's evidence into a set."""
+        called = self.expressions.value(method, env, guard)
+        joined = self.expressions.value(argument, env, guard)
+        if not isinstance(called, SetMethod):
             raise unknown(method)
-        match env.get(method.value.id), method.attr, values:
-            case SetReference(key), "update", [Listing() as listing]:
-                env[key] = self._joined(env[key], listing)
-            case Named("self"), "_end", [Row(items), Number()]:
-                env["self.terminal"] = self._end(items, env, guard)
-            case _:
-                raise unknown(method)
-
-    def _joined(self, held: Value, listing: Listing) -> Collection:
-        """Return a set with a step's evidence in it."""
+        held = env[called.reference.key]
         assert isinstance(held, Collection)
+        match called.method, joined:
+            case "add", Number(item, "digest", False):
+                added = [(TRUE, item)]
+            case "update", Listing() as listing:
+                added = first_places(self.script, listing)
+            case _:
+                raise unknown(argument)
         array, new = held.array, list[str]()
-        for first, item in first_places(self.script, listing):
-            fresh = conjunction((first, negation(f"(select {held.array} {item})")))
+        for is_there, item in added:
+            fresh = conjunction((is_there, negation(f"(select {held.array} {item})")))
             new.append(choose(self.script.define(fresh, "Bool"), "1", "0"))
-            array = choose(first, f"(store {array} {item} true)", array)
+            array = choose(is_there, f"(store {array} {item} true)", array)
             array = self.script.define(array, "(Array Int Bool)")
-        return Collection(array, self.script.define(total([held.size, *new]), "Int"))
+        size = self.script.define(total([held.size, *new]), "Int")
+        env[called.reference.key] = Collection(array, size)
 
-    def _end(self, items: tuple[Value, ...], env: Environment, guard: str) -> Number:
+    def _end(self, call: ast.Call, env: Environment, guard: str) -> Number:
         """Return the terminal that the release's table gives to the rules that fired."""
+        items, proof = [self.expressions.value(each, env, guard) for each in call.args]
+        if not isinstance(items, Row) or proof != env[f"{_step(env)}.{PROOF}"]:
+            raise unknown(call)
         rules, tables = self.expressions.module["_RULES"], self.expressions.module["PRECEDENCE"]
-        terms = [item.term for item in items if isinstance(item, Flag)]
+        terms = [item.term for item in items.items if isinstance(item, Flag)]
         if not isinstance(rules, tuple) or not isinstance(tables, dict):
             raise UnknownShapeError("the tables _RULES and PRECEDENCE")
-        if not len(rules) == len(items) == len(terms):
+        if not len(rules) == len(items.items) == len(terms):
             raise UnknownShapeError("the rules that fired are not the rules of _RULES")
         fired = {str(name): term for name, term in zip(rules, terms, strict=True)}
         self.endings.append(Ending(guard=guard, step=_step(env), fired=fired))
@@ -278,7 +306,9 @@ class Execution:
             winner = choose(fired[name], self.script.code(name), winner)
         nothing = negation(disjunction(fired[name] for name in table))
         self.expressions.faults.append((conjunction((guard, nothing)), "no rule of the table"))
-        return Number(self.script.define(winner, "Int"), "name", True)
+        terminal = Number(self.script.define(winner, "Int"), "name", True)
+        env["self.terminal"] = terminal
+        return terminal
 
 
 def _step(env: Environment) -> str:
@@ -287,3 +317,14 @@ def _step(env: Environment) -> str:
     if not isinstance(step, Named):
         raise UnknownShapeError("the loop's variable is not called step")
     return step.name
+
+
+def _is_end(call: ast.Call) -> bool:
+    """Return whether a call is `self._end(fired, proof)`."""
+    match call:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="self"), attr="_end"), args=[_, _], keywords=[]
+        ):
+            return True
+        case _:
+            return False

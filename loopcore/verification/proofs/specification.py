@@ -36,7 +36,6 @@ from loopcore.verification.proofs.translation import Environment
 from loopcore.verification.proofs.unknowns import EVIDENCE, PROOF
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
     """What stood before a step, and the counters after it, all as terms.
@@ -308,5 +307,3 @@ def _only_action(steps: Sequence[str], acts: Sequence[str], place: int) -> str:
         for action in [f"{steps[place]}.action_sha256"]
         for later in range(place, len(steps))
     )
-
-

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loopcore.testing.naive import precedence
 from loopcore.testing.naive_wire import EVIDENCE_MAX, INTEGER_MAX, STEPS_MAX
 from loopcore.verification.proofs.execution import Execution
 from loopcore.verification.proofs.specification import Demand, demand, state_before
@@ -118,7 +119,7 @@ def invariant(parts: dict[str, str]) -> dict[str, str]:
         ),
         "state": between(0, parts["state"], DIGEST_MAX),
         "last_action": between(-1, parts["last_action"], DIGEST_MAX),
-        "same": equal(equal(parts["same"], "0"), equal(parts["last_action"], NONE)),
+        "same and last_action": equal(equal(parts["same"], "0"), equal(parts["last_action"], NONE)),
     }
 
 
@@ -156,7 +157,7 @@ def symbolic_step(subject: Subject, release: str, evidence_max: int) -> Symbolic
         disjunction(
             (
                 equal("run.terminal", NONE),
-                *(equal("run.terminal", script.code(rule)) for rule in ("completed",)),
+                *(equal("run.terminal", script.code(rule)) for rule in precedence(release)),
             )
         )
     )
@@ -190,5 +191,3 @@ def fired_rules(execution: Execution, step: str) -> dict[str, str]:
     return {
         rule: execution.script.define(disjunction(terms), "Bool") for rule, terms in fired.items()
     }
-
-

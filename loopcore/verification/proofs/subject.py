@@ -53,7 +53,7 @@ class Subject:
     """
 
     source: str
-    tables: Mapping[str, object] = field(default_factory=lambda: dict[str, object]())
+    tables: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def names(self) -> dict[str, object]:
         """Return the names of the module that the source makes."""
@@ -80,11 +80,14 @@ class Subject:
         """Return the wire answer to decoded values; a crash is an answer with the code `crash`."""
         evaluate = cast("Callable[[Policy, Sequence[Step]], Receipt]", self.names()["evaluate"])
         try:
-            return {"receipt": msgspec.to_builtins(evaluate(policy, steps))}
+            receipt = msgspec.structs.asdict(evaluate(policy, steps))
         except InputError as error:
             return {"error": error.as_dict()}
         except Exception as error:  # noqa: BLE001 a planted fault may crash in any way
             return {"error": {"code": "crash", "path": None, "step": None, "message": repr(error)}}
+        receipt["usage"] = msgspec.structs.asdict(receipt["usage"])
+        receipt["violations"] = list(receipt["violations"])
+        return {"receipt": receipt}
 
 
 class _Tables:

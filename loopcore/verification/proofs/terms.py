@@ -80,6 +80,14 @@ class SetReference:
 
 
 @dataclass(frozen=True, slots=True)
+class SetMethod:
+    """A method of a set, such as `seen.add`, that has a name of its own."""
+
+    reference: SetReference
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A constant dict of the module."""
 
@@ -109,8 +117,8 @@ class Named:
 
 
 Value: TypeAlias = (
-    "Number | Flag | Row | Listing | Distinct | Collection | SetReference | Table | Choice"
-    " | Detector | Named"
+    "Number | Flag | Row | Listing | Distinct | Collection | SetReference | SetMethod | Table"
+    " | Choice | Detector | Named"
 )
 
 NO_VALUE = Number(NONE, "none", True)
@@ -120,8 +128,8 @@ NO_VALUE = Number(NONE, "none", True)
 class Script:
     """The declarations and definitions of a proof, in order; every name is made once."""
 
-    lines: list[str] = field(default_factory=lambda: list[str]())
-    names: dict[str, int] = field(default_factory=lambda: dict[str, int]())
+    lines: list[str] = field(default_factory=list[str])
+    names: dict[str, int] = field(default_factory=dict[str, int])
     _count: int = 0
 
     def declare(self, name: str, sort: str) -> str:

@@ -32,6 +32,7 @@ from loopcore.verification.proofs.terms import (
     Number,
     Row,
     Script,
+    SetMethod,
     SetReference,
     Table,
     UnknownShapeError,
@@ -74,9 +75,9 @@ class Expressions:
     script: Script
     module: Mapping[str, object]
     functions: Mapping[str, ast.FunctionDef]
-    faults: list[tuple[str, str]] = field(default_factory=lambda: list[tuple[str, str]]())
-    observations: list[Observation] = field(default_factory=lambda: list[Observation]())
-    detectors: list[Row] = field(default_factory=lambda: list[Row]())
+    faults: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    observations: list[Observation] = field(default_factory=list[Observation])
+    detectors: list[Row] = field(default_factory=list[Row])
 
     def value(self, node: ast.expr, env: Environment, guard: str) -> Value:
         """Return the value of an expression that is evaluated where `guard` is true."""
@@ -187,6 +188,8 @@ class Expressions:
         base = env.get(owner)
         if isinstance(base, Named) and f"{base.name}.{attribute}" in env:
             return env[f"{base.name}.{attribute}"]
+        if isinstance(base, SetReference) and attribute in ("add", "update"):
+            return SetMethod(base, attribute)
         raise UnknownShapeError(f"the attribute {owner}.{attribute} is not known")
 
     def _integer(self, node: ast.expr, env: Environment, guard: str) -> str:

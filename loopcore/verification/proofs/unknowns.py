@@ -135,13 +135,9 @@ def trace_of(
         made.append(
             {
                 **{field: number(f"{step}.{field}") for field in STEP_INTEGERS},
-                **{
-                    field: names[values[f"{step}.{field}"]] for field in ("action_kind", "outcome")
-                },
+                **{field: names[values[f"{step}.{field}"]] for field in ("action_kind", "outcome")},
                 **{field: digest(f"{step}.{field}") for field in (*STEP_DIGESTS, PROOF)},
                 EVIDENCE: evidence,
             }
         )
     return policy, made
-
-

@@ -1,0 +1,128 @@
+"""One run of `loopcore mutate`: the trace cases, then the implementation mutants; events out.
+
+Theory of operation: the trace cases are judged here, in this process. Then the judges are shown
+sound on the unchanged evaluator, and every chosen mutant gets a process of its own. Outcomes are
+kept in `FOLDER/progress.jsonl` as they come, so a run that is interrupted returns what it has and
+the next one goes on. Nothing is printed here.
+
+Source: spec verification, section 3.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopcore import __version__
+from loopcore.errors import UsageError
+from loopcore.mutation.cases import TraceCase, judge_trace_case, load_trace_cases
+from loopcore.mutation.implementation import Progress, check_judges, judge_mutants
+from loopcore.mutation.judging import JUDGES
+from loopcore.mutation.mutants import Mutant, load_mutants
+from loopcore.mutation.tables import generate_mutants
+from loopcore.results import MutantResult, MutateResult, TraceCaseResult
+
+QUICK_MUTANTS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """How far a run has come; `name` is what was finished last."""
+
+    name: str
+    done: int
+    total: int
+
+
+OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run holds to account; `subset` says in words what is left out, or is None."""
+
+    cases: tuple[TraceCase, ...]
+    mutants: tuple[Mutant, ...]
+    subset: str | None
+
+
+def make_plan(
+    *, quick: bool = False, seed: int = 0, only: Sequence[str] = (), extra: Sequence[Mutant] = ()
+) -> Plan:
+    """Return what is to be run; raise UsageError for an unknown id, DataError for bad data.
+
+    Arguments:
+        quick: all trace cases and a sample of the hand-written mutants, drawn from the seed.
+        only: ids of trace cases and mutants to run alone.
+        extra: further mutants, as a user's own or a test's.
+    """
+    cases = load_trace_cases()
+    mutants = (*load_mutants(), *generate_mutants(), *extra)
+    if only:
+        known = {case.id for case in cases} | {mutant.id for mutant in mutants}
+        for name in only:
+            if name not in known:
+                raise UsageError(f"there is no trace case and no mutant {name!r}")
+        cases = tuple(case for case in cases if case.id in only)
+        mutants = tuple(mutant for mutant in mutants if mutant.id in only)
+        named = f"subset: only {', '.join(only)}"
+        return Plan(cases=cases, mutants=mutants, subset=named)
+    if quick:
+        able = [each for each in load_mutants() if each.equivalent is None]
+        chosen = random.Random(seed).sample(able, QUICK_MUTANTS)
+        words = (
+            f"subset: all trace cases, and {QUICK_MUTANTS} of {len(mutants)} mutants, drawn with "
+            f"seed {seed} from the {len(able)} hand-written ones that are not equivalent"
+        )
+        return Plan(cases=cases, mutants=(*chosen, *extra), subset=words)
+    return Plan(cases=cases, mutants=mutants, subset=None)
+
+
+def run(
+    folder: Path,
+    plan: Plan | None = None,
+    *,
+    jobs: int = 1,
+    on_event: OnEvent = lambda event: None,
+) -> MutateResult:
+    """Return the outcome of a plan (everything unless given), also when it was interrupted.
+
+    Arguments:
+        folder: where `progress.jsonl` is kept; jobs: mutants judged at a time.
+
+    Raises UnsoundJudgeError when a judge refuses the unchanged evaluator.
+    """
+    plan = make_plan() if plan is None else plan
+    rows: list[TraceCaseResult] = []
+    outcomes: dict[str, MutantResult] = {}
+    interrupted = False
+    total = len(plan.cases) + len(plan.mutants)
+    try:
+        for case in plan.cases:
+            rows.append(judge_trace_case(case))
+            on_event(Event(name=case.id, done=len(rows), total=total))
+        if plan.mutants:
+            check_judges(JUDGES)
+            progress = Progress(folder / "progress.jsonl", JUDGES)
+            for mutant, result in judge_mutants(plan.mutants, JUDGES, progress, jobs=jobs):
+                outcomes[mutant.id] = result
+                done = len(rows) + len(outcomes)
+                on_event(Event(name=mutant.id, done=done, total=total))
+    except KeyboardInterrupt:
+        interrupted = True
+    return MutateResult(
+        loopcore_version=__version__,
+        subset=plan.subset,
+        trace_cases=tuple(rows),
+        mutants=tuple(outcomes[each.id] for each in plan.mutants if each.id in outcomes),
+        properties=JUDGES,
+        interrupted=interrupted,
+    )
+
+
+def is_clean(result: MutateResult) -> bool:
+    """Return whether every case agreed and every mutant that is not equivalent was killed."""
+    agreed = all(row.agreed for row in result.trace_cases)
+    return agreed and all(each.verdict in ("killed", "equivalent") for each in result.mutants)

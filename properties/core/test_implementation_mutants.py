@@ -1,0 +1,197 @@
+"""Claim: the hand-written mutants are good data, each dies, and a mutant that does not is told.
+
+A sample is judged here; the whole kill matrix is judged in the tests marked slow.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from loopcore.mutation.engine import is_clean, make_plan, run
+from loopcore.mutation.implementation import (
+    Progress,
+    UnsoundJudgeError,
+    check_judges,
+    judge_mutant,
+    judge_mutants,
+    judge_source,
+)
+from loopcore.mutation.judging import JUDGES, PROPERTIES, load_witnesses
+from loopcore.mutation.mutants import Mutant, checked, load_mutants, mutated_source
+from loopcore.mutation.planting import PlantingError, check_planted, plant, source_of
+from loopcore.mutation.summary import missed_by_killer
+from loopcore.mutation.tables import generate_mutants
+from loopcore.mutation.values import DataError
+from loopcore.suite import suite_folder
+
+MUTANTS = load_mutants()
+BY_ID = {mutant.id: mutant for mutant in MUTANTS}
+SAMPLE = (
+    "evaluator-deadline-strict",
+    "evaluator-finish-old-proof",
+    "evaluator-cycle-off-by-one",
+    "decoding-duplicate-key-last-wins",
+    "receipts-digest-only",
+    "documents-blank-lines-skipped",
+)
+CORPUS_BYTES_MAX = 2 * 10**6
+CASES_MAX = 60
+# Harmless, and nobody says so: what the engine must not let pass.
+UNMARKED = Mutant(
+    id="planted-equivalent",
+    module="evaluator",
+    text="_UNBOUNDED = INTEGER_MAX + 1",
+    replacement="_UNBOUNDED = INTEGER_MAX + 2",
+    killer="E06",
+    reason="no total ever comes near",
+)
+
+
+def test_there_are_enough_mutants_of_every_decision_module() -> None:
+    assert len(MUTANTS) >= 85
+    modules = {mutant.module for mutant in MUTANTS}
+    assert modules >= {
+        "evaluator",
+        "terminals",
+        "decoding",
+        "defects",
+        "canonical",
+        "receipts",
+        "documents",
+    }
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
+def test_the_text_of_a_mutant_stands_once_and_the_mutant_compiles(mutant: Mutant) -> None:
+    source = mutated_source(mutant)
+    assert source != source_of(mutant.module)
+    compile(source, mutant.id, "exec")
+    assert mutant.killer in JUDGES
+
+
+def test_every_mutant_that_a_property_names_exists() -> None:
+    named = {(each.id, mutant) for each in PROPERTIES.values() for mutant in each.mutants}
+    assert not [pair for pair in sorted(named) if pair[1] not in BY_ID]
+
+
+def test_an_equivalent_mutant_carries_its_argument() -> None:
+    short = [each.id for each in MUTANTS if each.equivalent is not None and len(each.equivalent) < 60]
+    assert not short
+
+
+def test_a_text_that_does_not_stand_once_is_refused() -> None:
+    item = msgspec.to_builtins(MUTANTS[0])
+    with pytest.raises(DataError, match="stands 0 times"):
+        checked([item | {"text": "no such text"}])
+    with pytest.raises(DataError, match="and once is due"):
+        checked([item | {"text": "policy"}])
+
+
+def test_an_unknown_killer_is_refused() -> None:
+    item = msgspec.to_builtins(MUTANTS[0])
+    with pytest.raises(DataError, match="killer"):
+        checked([item | {"killer": "E6"}])
+
+
+def test_the_saved_corpora_are_small_and_every_property_has_one() -> None:
+    folder = suite_folder("mutations") / "witnesses"
+    assert sum(file.stat().st_size for file in folder.iterdir()) < CORPUS_BYTES_MAX
+    assert {file.stem for file in folder.iterdir()} == set(PROPERTIES)
+    for name in PROPERTIES:
+        assert 0 < len(load_witnesses(name)) <= CASES_MAX
+
+
+def test_a_module_that_is_in_use_cannot_be_planted() -> None:
+    with pytest.raises(PlantingError, match="imported before"):
+        plant("evaluator", source_of("evaluator"))
+    with pytest.raises(PlantingError, match="the original"):
+        check_planted("evaluator")
+
+
+def test_every_judge_lets_the_unchanged_evaluator_pass() -> None:
+    check_judges(JUDGES)
+
+
+def test_an_unsound_judge_is_told() -> None:
+    with pytest.raises(UnsoundJudgeError, match="E99"):
+        check_judges(["E99"])
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_of_mutants_is_killed_by_the_judge_that_is_named(name: str) -> None:
+    killer = BY_ID[name].killer or ""
+    result = judge_mutant(BY_ID[name], [killer])
+    assert (result.verdict, result.killed_by) == ("killed", (killer,))
+
+
+def test_a_mutant_that_hangs_is_killed_by_totality_in_bounded_time() -> None:
+    hanging = msgspec.structs.replace(
+        UNMARKED, text="        found = False\n", replacement="        while True:\n            pass\n"
+    )
+    result = judge_mutant(hanging, ["E17"], seconds=15.0)
+    assert (result.verdict, result.killed_by) == ("killed", ("E15",))
+
+
+def test_a_mutant_that_cannot_be_made_is_broken_and_not_killed() -> None:
+    broken = msgspec.structs.replace(UNMARKED, replacement="_UNBOUNDED = no_such_name")
+    result = judge_mutant(broken, ["vectors"])
+    assert result.verdict == "broken"
+    assert "no_such_name" in result.reason
+
+
+def test_a_mutant_that_is_equivalent_and_not_marked_survives_and_spoils_the_result(
+    tmp_path: Path,
+) -> None:
+    plan = make_plan(only=["baseline", UNMARKED.id], extra=[UNMARKED])
+    result = run(tmp_path, plan)
+    assert [each.verdict for each in result.mutants] == ["survived"]
+    assert not is_clean(result)
+    marked = msgspec.structs.replace(UNMARKED, equivalent="no total comes near the bound")
+    again = run(tmp_path, make_plan(only=["baseline", UNMARKED.id], extra=[marked]))
+    assert [each.verdict for each in again.mutants] == ["equivalent"]
+    assert is_clean(again)
+
+
+def test_a_run_that_goes_on_judges_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "progress.jsonl"
+    mutant = BY_ID["receipts-digest-only"]
+    (first,) = judge_mutants([mutant], ["receipts"], Progress(path, ["receipts"]))
+    with path.open("ab") as file:
+        file.write(b'{"key": "cut by an interrupt')
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    (second,) = judge_mutants([mutant], ["receipts"], Progress(path, ["receipts"]))
+    assert first == second
+    assert Progress(path, ["receipts", "vectors"]).find(mutant) is None
+
+
+def test_the_sources_on_the_disk_are_left_alone() -> None:
+    before = source_of("receipts")
+    mutant = BY_ID["receipts-digest-only"]
+    judge_source(mutant.module, mutated_source(mutant), ["receipts"])
+    assert source_of("receipts") == before
+
+
+def test_generated_mutants_cover_every_row_of_the_tables() -> None:
+    generated = generate_mutants()
+    assert len({each.id for each in generated}) == len(generated) >= 90
+    for each in generated:
+        compile(mutated_source(each), each.id, "exec")
+
+
+@pytest.mark.slow
+def test_every_mutant_dies_but_the_equivalent_ones_and_by_the_judge_that_is_named(
+    tmp_path: Path,
+) -> None:
+    result = run(tmp_path, make_plan(), jobs=2)
+    assert [each.id for each in result.mutants if each.verdict in ("survived", "broken")] == []
+    equivalent = {
+        each.id for each in (*MUTANTS, *generate_mutants()) if each.equivalent is not None
+    }
+    assert {each.id for each in result.mutants if each.verdict == "equivalent"} == equivalent
+    written = [each for each in result.mutants if each.id in BY_ID]
+    missed = {each.id for each in missed_by_killer(result)} & {each.id for each in written}
+    assert missed == set()

@@ -1,0 +1,193 @@
+"""A user's own pytest run holds a target to the checks, and no mistake in it looks like a pass."""
+
+import subprocess
+import sys
+import textwrap
+import unittest
+from pathlib import Path
+
+import pytest
+
+from loopcore.errors import UsageError
+from loopcore.testing import check, parametrize_checks
+from loopcore.testing.checks import CATALOGUE
+from loopcore.testing.pytest_door import CheckFailed, CheckUnknown, close_targets
+
+RUN_SECONDS_MAX = 120
+
+EVALUATORS = """
+    import os
+    from loopcore.suite import load_target
+    ours = load_target()
+
+    def right(policy, steps):
+        return ours.evaluate(policy, steps)
+
+    def late(policy, steps):
+        if isinstance(policy, dict) and isinstance(policy.get("deadline_unix_ms"), int):
+            policy["deadline_unix_ms"] += 1
+        return ours.evaluate(policy, steps)
+
+    def dead(policy, steps):
+        os._exit(3)
+"""
+# A user's file; only three checks are selected, so that the runs are short.
+USERS_FILE = """
+    from loopcore.testing import parametrize_checks
+
+    @parametrize_checks({arguments})
+    def test_evaluator(check):
+        check()
+"""
+THREE = "E06 or E12 or E14"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder with evaluators and nothing else."""
+    (tmp_path / "theirs.py").write_text(textwrap.dedent(EVALUATORS), encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n", encoding="utf-8")
+    return tmp_path
+
+
+def users_file(folder: Path, arguments: str = "") -> None:
+    """Write the user's test file."""
+    text = textwrap.dedent(USERS_FILE).format(arguments=arguments)
+    (folder / "test_theirs.py").write_text(text, encoding="utf-8")
+
+
+def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
+    """The exit status of a user's pytest run, and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_each_check_is_a_test_and_the_target_is_named(folder: Path) -> None:
+    users_file(folder)
+    status, output = run_pytest(folder, "-k", THREE, "--loopcore-target", "theirs:right")
+    assert status == 0, output
+    assert "loopcore: target theirs:right, profile quick, seed 0" in output
+    assert "PASSED test_theirs.py::test_evaluator[E06-" in output
+    # Damage to JSON text never reaches a target of values: skipped, with the reason.
+    assert "2 passed, 1 skipped" in output
+    assert "E14 strict-text is not applicable: the target is given values" in output
+
+
+def test_without_options_the_built_in_evaluator_is_meant(folder: Path) -> None:
+    users_file(folder)
+    status, output = run_pytest(folder, "-k", "E12")
+    assert status == 0, output
+    assert "loopcore: target" not in output
+
+
+def test_a_broken_property_fails_with_a_command_that_reproduces_it(folder: Path) -> None:
+    users_file(folder, '"theirs:late"')
+    status, output = run_pytest(folder, "-k", THREE, "--loopcore-seed", "3")
+    assert status == 1, output
+    assert "1 failed, 1 passed, 1 skipped" in output
+    assert "E06 boundaries is broken: " in output
+    command = "reproduce: loopcore verify theirs:late --only E06 --profile quick --seed 3"
+    assert command in output
+
+
+def test_a_dead_target_is_a_failure_and_no_expected_one(folder: Path) -> None:
+    users_file(folder, '"theirs:dead", {"E06": "it dies"}')
+    status, output = run_pytest(folder, "-k", "E06")
+    assert status == 1, output
+    assert "CheckUnknown" in output
+
+
+def test_an_expected_failure_is_strict(folder: Path) -> None:
+    users_file(folder, '"theirs:late", {"E06": "the deadline is inclusive"}')
+    status, output = run_pytest(folder, "-k", "E06")
+    assert status == 0, output
+    assert "1 xfailed" in output
+    assert "the deadline is inclusive" in output
+    users_file(folder, '"theirs:right", {"E06": "the deadline is inclusive"}')
+    status, output = run_pytest(folder, "-k", "E06")
+    assert status == 1, output
+    assert "[XPASS(strict)] the deadline is inclusive" in output
+
+
+def test_an_expected_failure_that_names_no_property_is_an_error(folder: Path) -> None:
+    users_file(folder, '"theirs:right", {"E99": "a typing mistake"}')
+    status, output = run_pytest(folder)
+    assert status == 2, output
+    assert "an expected failure names 'E99'" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--loopcore-target", "nowhere:evaluate"), "no module nowhere"),
+        (("--loopcore-target", "theirs:right", "--loopcore-command", "x"), "not both"),
+        (("--loopcore-profile", "hasty"), "no profile 'hasty'"),
+        (("--loopcore-seed", "abc"), "--loopcore-seed takes an integer"),
+    ],
+)
+def test_a_wrong_option_ends_the_run_before_any_test(
+    folder: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    users_file(folder)
+    status, output = run_pytest(folder, *options)
+    assert status == 4, output
+    assert sentence in output
+    assert "collected" not in output
+
+
+def test_options_without_any_check_to_follow_them_are_an_error(folder: Path) -> None:
+    (folder / "test_other.py").write_text("def test_it(): pass\n", encoding="utf-8")
+    status, output = run_pytest(folder, "--loopcore-target", "theirs:right")
+    assert status != 0, output
+    assert "no test of loopcore's checks was collected" in output
+    assert run_pytest(folder)[0] == 0
+    users_file(folder)
+    status, output = run_pytest(folder, "-k", "test_it", "--loopcore-target", "theirs:right")
+    assert status != 0, output
+
+
+def test_a_check_is_a_plain_function_that_speaks_by_exceptions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    try:
+        check("E12")
+        check("E12", "theirs:right", "quick", 5)
+        with pytest.raises(CheckFailed, match="E06 boundaries is broken"):
+            check("E06", "theirs:late")
+        with pytest.raises(CheckUnknown, match="E06 boundaries is unknown: the target failed"):
+            check("E06", "theirs:dead")
+        with pytest.raises(unittest.SkipTest):
+            check("E14", "theirs:right")
+        with pytest.raises(UsageError, match="no property 'E99'"):
+            check("E99")
+        with pytest.raises(UsageError, match="no profile"):
+            check("E12", profile="hasty")
+    finally:
+        close_targets()
+
+
+def test_the_check_function_needs_no_pytest() -> None:
+    source = "import sys; from loopcore.testing import check; check('E12'); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=True,
+    )
+    assert "hypothesis" in done.stdout.split()
+    assert "pytest" not in done.stdout.split()
+
+
+def test_every_property_of_the_catalogue_becomes_a_test() -> None:
+    mark = parametrize_checks().mark
+    names = [parameter.id for parameter in mark.args[1]]
+    assert names == [f"{each.id}-{each.name}" for each in CATALOGUE]
