@@ -43,6 +43,7 @@ JOBS_MAX = 64
 EXITS = {
     "held": EXIT_OK,
     "broken": EXIT_WANTING,
+    "survived": EXIT_WANTING,
     "unknown": EXIT_UNKNOWN,
     "nothing": EXIT_UNKNOWN,
 }

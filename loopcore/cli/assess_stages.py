@@ -68,9 +68,9 @@ class Assessing:
     target_command: str | None
     seed: int
     jobs: int
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list[str])
     interrupted: bool = False
-    stages: dict[str, Stage] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict[str, Stage])
 
     def run(self) -> None:
         """Run every stage, or those before an interruption; results and states are on the disk.

@@ -10,6 +10,7 @@ one line tells how it ended. A fork that hangs is killed; the nursery lives on.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -23,6 +24,17 @@ from typing import Self, cast
 from loopcore.errors import EnvironmentFault
 from loopcore.mutation.values import Record, record
 
+# Read once, for all forks. None of these imports a module that could be planted; if one ever does,
+# planting refuses and every mutant is *broken*.
+PRELOADED = (
+    "concurrent.futures",
+    "msgspec.inspect",
+    "hypothesis.strategies",
+    "loopcore.mutation.operators",
+    "loopcore.process",
+    "loopcore.results",
+    "loopcore.testing.checks",
+)
 _POLL_SECONDS = 0.005
 _COMPLAINT_CHARACTERS_MAX = 500
 
@@ -100,11 +112,8 @@ def _lines(output: bytes) -> list[Record]:
 
 def main() -> None:
     """Serve jobs until the input ends."""
-    # Read here once, for all forks; none of them imports a module that could be planted.
-    import hypothesis.strategies
-    import msgspec
-
-    del hypothesis, msgspec
+    for name in PRELOADED:
+        importlib.import_module(name)
     for line in sys.stdin.buffer:
         job = cast("dict[str, object]", json.loads(line))
         timed_out = _fork(str(job["action"]), str(job["path"]), cast("float", job["seconds"]))

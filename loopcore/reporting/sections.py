@@ -21,6 +21,7 @@ from loopcore.reporting.view import (
     count,
     listing,
     plural,
+    plural_of,
     word,
 )
 from loopcore.results import MutantResult, MutateResult, PropertyResult, VerifyResult
@@ -97,7 +98,7 @@ def coverage(verify: VerifyResult) -> Section:
     tables = [
         Table(
             id=f"coverage-{number}",
-            caption=f"{kind}: {sum(times > 0 for times in things.values())} of"
+            caption=f"{plural_of(kind)}: {sum(times > 0 for times in things.values())} of"
             f" {len(things)} met among generated traces",
             columns=columns("what", "#times met"),
             rows=tuple(

@@ -1,7 +1,7 @@
 """The first screen: one sentence on the whole, and the facts that a reader must have beside it.
 
-Theory of operation: the outcome is the worst of what the results say, in the order broken, unknown,
-held. An interrupted run, a crash or a sample too small is unknown, never a pass.
+Theory of operation: the outcome is the worst of what the results say, in the order broken,
+survived, unknown, held. An interrupted run, a crash or a sample too small is unknown, never a pass.
 
 Source: spec verification, section 1; spec evaluator, section 4 (completion); spec control, section
 5 (the first fact).
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from loopcore.comparison.audit import AuditResult
 from loopcore.reporting.inputs import Results
-from loopcore.reporting.view import Fact, Outcome, grouped, listing, plural
+from loopcore.reporting.view import Fact, Outcome, grouped, listing, plural, plural_of
 from loopcore.results import MutateResult, PropertyResult, Verdict, VerifyResult
 
 # Non-vacuous examples that `held` needs at least. Source: spec verification, section 1.
@@ -32,8 +32,10 @@ def outcome(results: Results) -> Outcome:
     """Return what the results say as a whole, the worst first."""
     verify, mutate, lab = results.verify, results.mutate, results.lab
     broken = bool(verify and with_verdict(verify, "broken")) or bool(lab and lab.passed < lab.total)
-    if broken or (mutate and (survivors(mutate) or disagreements(mutate))):
+    if broken:
         return "broken"
+    if mutate and (survivors(mutate) or disagreements(mutate)):
+        return "survived"
     if verify is None:
         return "nothing" if mutate is None and lab is None else "unknown"
     open_ends = verify.interrupted or not verify.properties or with_verdict(verify, *_OPEN)
@@ -189,7 +191,7 @@ def _covered(results: Results) -> tuple[str, ...]:
         held = with_verdict(results.verify, "held")
         lines.append(f"{len(held)} of {plural(len(results.verify.properties), 'rule')} held.")
         met = [
-            f"{sum(times > 0 for times in things.values())} of {len(things)} {kind}"
+            f"{sum(times > 0 for times in things.values())} of {len(things)} {plural_of(kind)}"
             for kind, things in results.verify.coverage.items()
         ]
         if met:
@@ -223,7 +225,7 @@ def _not_covered(results: Results) -> tuple[str, ...]:
         for kind, things in verify.coverage.items():
             missing = [name for name, times in things.items() if times == 0]
             if missing:
-                lines.append(f"Never met among {kind}: {listing(missing)}.")
+                lines.append(f"Never met among {plural_of(kind)}: {listing(missing)}.")
         aside = with_verdict(verify, "not applicable")
         if aside:
             lines.append(f"Not applicable: {listing([one.id for one in aside])}.")

@@ -16,8 +16,9 @@ REPORT_SCHEMA = "loopcore/report/1"
 UNKNOWN = "unknown"
 
 Tone = Literal["plain", "good", "bad", "doubt"]
-# What the whole report says; `nothing` means that no property was verified.
-Outcome = Literal["held", "broken", "unknown", "nothing"]
+# What the whole report says: `survived` means that nothing is broken, but the tests missed a planted
+# fault; `nothing` means that no property was verified.
+Outcome = Literal["held", "broken", "survived", "unknown", "nothing"]
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,3 +136,10 @@ def listing(words: Sequence[str], most: int = 8) -> str:
     shown = ", ".join(words[:most])
     rest = len(words) - most
     return f"{shown} and {grouped(rest)} more" if rest > 0 else shown
+
+
+def plural_of(noun: str) -> str:
+    """Return the plural of a kind of thing; a plural stays as it is."""
+    if noun.endswith("s"):
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import combinations
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
@@ -23,13 +24,27 @@ from loopcore.testing.building import (
 )
 from loopcore.testing.naive_wire import Record, as_record
 from loopcore.testing.pairs import fired_outcomes, pair_label
-from loopcore.testing.strategies import defective_traces, list_of, long_traces, traces
+from loopcore.testing.strategies import (
+    defective_traces,
+    list_of,
+    long_traces,
+    traces,
+    traces_firing,
+)
 
 # Distances beyond this one are far away and not counted.
 DISTANCE_MAX = 2
 # What the printed table is made of.
 TABLE_TRACES = 2_500
 TABLE_SEED = 1
+
+# How fast or how often values are drawn is nothing that this measures.
+NO_HEALTH_CHECKS = (
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.large_base_example,
+    HealthCheck.too_slow,
+)
 
 Bias = dict[str, dict[str, float]]
 
@@ -44,7 +59,7 @@ def draw_many(strategy: SearchStrategy[Record], n: int, fixed_seed: int) -> list
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=tuple(HealthCheck.__members__.values()),
+        suppress_health_check=NO_HEALTH_CHECKS,
     )
     @given(strategy)
     def collect(value: Record) -> None:
@@ -57,8 +72,8 @@ def draw_many(strategy: SearchStrategy[Record], n: int, fixed_seed: int) -> list
 def bias(n: int, fixed_seed: int) -> Bias:
     """Return shares among `n` traces: per terminal, error code, pair and boundary distance.
 
-    Terminals, pairs and distances are shares of `traces()`, codes of `defective_traces()`;
-    `late` is the share of `long_traces()` that go on after their terminal.
+    Terminals and distances are shares of `traces()`, pairs of `traces_firing()`, codes of
+    `defective_traces()`; `late` is the share of `long_traces()` that go on after their terminal.
     """
     terminals: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
@@ -68,13 +83,12 @@ def bias(n: int, fixed_seed: int) -> Bias:
         steps = list_of(trace["steps"])
         release = str(receipt["evaluator_release"])
         terminals[f"{SHORT_NAMES[release]}:{receipt['terminal']}"] += 1
-        fired = fired_outcomes(receipt, steps[-1] if steps else None)
-        pairs.update(
-            pair_label(release, (first, second))
-            for place, first in enumerate(fired)
-            for second in fired[place + 1 :]
-        )
         distances.update(_distances(as_record(trace["policy"]), steps))
+    for trace in draw_many(traces_firing(), n, fixed_seed):
+        receipt = as_record(naive.evaluate(trace["policy"], trace["steps"])["receipt"])
+        fired = fired_outcomes(receipt, list_of(trace["steps"])[-1])
+        release = str(receipt["evaluator_release"])
+        pairs.update(pair_label(release, pair) for pair in combinations(fired, 2))
     codes: Counter[str] = Counter()
     for trace in draw_many(defective_traces(), n, fixed_seed):
         codes[str(as_record(naive.evaluate(trace["policy"], trace["steps"])["error"])["code"])] += 1

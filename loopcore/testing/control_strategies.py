@@ -31,6 +31,14 @@ ARGUMENTS: tuple[Json, ...] = (
 )
 RESULTS: tuple[Json, ...] = ("same", '"same"', {"ref": 1}, {"ref": 2}, None)
 
+BUDGETS = (
+    "max_model_calls",
+    "max_tool_calls",
+    "max_cost_microunits",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_latency_ms",
+)
 BLOCKS_MAX = 3
 BLOCK_TURNS_MAX = 4
 BLOCK_PLAYS_MAX = 5
@@ -44,6 +52,12 @@ def controller_limits(draw: st.DrawFn) -> Limits:
         """Draw a bound, often off: a row that always fires first would hide the others."""
         return draw(st.none() | st.integers(least, most))
 
+    tight = draw(st.sampled_from((None, *BUDGETS)))
+
+    def budget(name: str) -> int | None:
+        """Draw a budget: one at most is tight, else the highest hides the rest."""
+        return draw(st.sampled_from((2, 6) if name == tight else (None, None, None, 20)))
+
     gate: Gate = draw(st.sampled_from(("trust", "verify", "verify")))
     # An absent horizon follows max_steps; drawing it half of the time meets both.
     horizon = draw(st.just(msgspec.UNSET) | st.none() | st.integers(3, 60) | st.none())
@@ -51,12 +65,12 @@ def controller_limits(draw: st.DrawFn) -> Limits:
         gate=gate,
         max_steps=draw(st.sampled_from((None, None, None, 3, 12))),
         horizon=horizon,
-        max_model_calls=draw(st.sampled_from((None, None, None, None, 6, 20))),
-        max_tool_calls=draw(st.sampled_from((None, None, None, None, 6, 20))),
-        max_cost_microunits=draw(st.sampled_from((None, None, None, None, 6, 20))),
-        max_input_tokens=draw(st.sampled_from((None, None, None, None, 6, 20))),
-        max_output_tokens=draw(st.sampled_from((None, None, None, None, 6, 20))),
-        max_latency_ms=draw(st.sampled_from((None, None, None, None, 6, 20))),
+        max_model_calls=budget("max_model_calls"),
+        max_tool_calls=budget("max_tool_calls"),
+        max_cost_microunits=budget("max_cost_microunits"),
+        max_input_tokens=budget("max_input_tokens"),
+        max_output_tokens=budget("max_output_tokens"),
+        max_latency_ms=budget("max_latency_ms"),
         repeat=bound(2, 4),
         window=bound(1, 8),
         error_streak=bound(1, 4),
@@ -134,6 +148,15 @@ EVENTS: tuple[tuple[Observation, ...], ...] = (
     (Observation(turn=1, action=1, claims_done=True, verified=False, progress=1),),
     (Observation(turn=1, action=1, claims_done=True, progress=0),),
 )
+# Sums then meet their bounds exactly, where a deadline and the others differ.
+ONE_OF_EACH = Usage(
+    model_calls=1,
+    tool_calls=1,
+    input_tokens=1,
+    output_tokens=1,
+    cost_microunits=1,
+    latency_ms=1,
+)
 STEADY_TURNS_MAX = 24
 CYCLE_MAX = 4
 # Of the kinds of a steady turn the first ones play the next action of the cycle.
@@ -156,6 +179,7 @@ def steady_sequences(draw: st.DrawFn) -> list[Observation]:
         progress=st.sampled_from((None, None, 0)),
         claims_done=st.sampled_from((False,) * 5 + (True,)),
         verified=st.sampled_from((None, False)),
+        usage=st.just(ONE_OF_EACH),
     )
     length = draw(st.sampled_from((1, 1, 1, 2, 2, 3, CYCLE_MAX)))
     cycle = draw(st.lists(call, min_size=length, max_size=length))

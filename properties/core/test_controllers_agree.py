@@ -107,8 +107,9 @@ FAILED = msgspec.structs.replace(X, error_class="e")
 # Alphabets with the length to which every run over them is tried, one action a turn.
 ALPHABETS: tuple[tuple[tuple[Observation, ...], int], ...] = (
     ((X, GOOD_TEXT, POLL), 7),
-    ((X, Y, GOOD_TEXT, POLL), 6),
-    ((X, GOOD_TEXT, FAILED, GOOD_POLL), 6),
+    ((X, Y, GOOD_TEXT), 7),
+    ((X, GOOD_TEXT, FAILED), 6),
+    ((X, POLL, GOOD_POLL), 6),
     ((REFUSED, REFUSED_GOOD, PENDING, POLL), 5),
 )
 TIGHT = Limits(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from loopcore.testing import naive
+from loopcore.testing.bias import NO_HEALTH_CHECKS
 from loopcore.testing.contract import Answer
 from loopcore.testing.machines import EvaluatorMachine, Factory, ReferenceRun, evaluator_machine
 from loopcore.testing.naive_wire import Record, as_record
@@ -22,7 +23,7 @@ SETTINGS = settings(
     database=None,
     derandomize=True,
     phases=[Phase.generate],
-    suppress_health_check=tuple(HealthCheck.__members__.values()),
+    suppress_health_check=NO_HEALTH_CHECKS,
     print_blob=False,
 )
 

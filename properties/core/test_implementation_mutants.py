@@ -77,7 +77,9 @@ def test_every_mutant_that_a_property_names_exists() -> None:
 
 
 def test_an_equivalent_mutant_carries_its_argument() -> None:
-    short = [each.id for each in MUTANTS if each.equivalent is not None and len(each.equivalent) < 60]
+    short = [
+        each.id for each in MUTANTS if each.equivalent is not None and len(each.equivalent) < 60
+    ]
     assert not short
 
 
@@ -128,7 +130,9 @@ def test_a_sample_of_mutants_is_killed_by_the_judge_that_is_named(name: str) -> 
 
 def test_a_mutant_that_hangs_is_killed_by_totality_in_bounded_time() -> None:
     hanging = msgspec.structs.replace(
-        UNMARKED, text="        found = False\n", replacement="        while True:\n            pass\n"
+        UNMARKED,
+        text="        found = False\n",
+        replacement="        while True:\n            pass\n",
     )
     result = judge_mutant(hanging, ["E17"], seconds=15.0)
     assert (result.verdict, result.killed_by) == ("killed", ("E15",))

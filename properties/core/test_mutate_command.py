@@ -125,7 +125,7 @@ def test_an_interruption_keeps_what_was_finished(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as child:
-        _wait_until(lambda: (tmp_path / "mutate" / "progress.jsonl").exists())
+        _wait_until((tmp_path / "mutate" / "progress.jsonl").exists)
         os.kill(child.pid, signal.SIGINT)
         output, complaint = child.communicate(timeout=120)
     assert child.returncode == 130, complaint

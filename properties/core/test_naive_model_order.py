@@ -14,9 +14,10 @@ BUDGETS = (
 )
 TOKENS = "input_token_budget_exhausted output_token_budget_exhausted evidence_budget_exhausted "
 ENDS = "indeterminate_effect completed invalid_completion repeated_action "
+LAST = "no_progress input_exhausted"
 ORDERS = {
-    "loopcore-reference/1": f"{BUDGETS}{ENDS}no_progress input_exhausted",
-    "loopcore-extended/1": f"{BUDGETS}{TOKENS}{ENDS}nonproductive_cycle no_progress input_exhausted",
+    "loopcore-reference/1": f"{BUDGETS}{ENDS}{LAST}",
+    "loopcore-extended/1": f"{BUDGETS}{TOKENS}{ENDS}nonproductive_cycle {LAST}",
 }
 
 

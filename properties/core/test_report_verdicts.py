@@ -67,12 +67,12 @@ OUTCOMES: dict[str, tuple[Results, Outcome, str]] = {
     ),
     "a survivor": (
         Results(verify=FINE, mutate=mutated(mutant("m1"), mutant("m2", survived=True))),
-        "broken",
+        "survived",
         "1 of 2 planted faults went unnoticed",
     ),
     "a wrong verdict on an altered trace": (
         Results(verify=FINE, mutate=mutated(agreed=False)),
-        "broken",
+        "survived",
         "1 altered trace got a wrong verdict",
     ),
     "a fault that could not be planted": (

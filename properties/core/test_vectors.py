@@ -89,4 +89,6 @@ def test_every_input_is_base64_and_every_id_stands_once() -> None:
 
 def test_all_three_wires_have_vectors_with_receipts_and_with_errors() -> None:
     kinds = {(vector.wire, "code" in vector.expected) for vector in VECTORS}
-    assert kinds == {(wire, is_error) for wire in ("bytes", "values", "stream") for is_error in (0, 1)}
+    assert kinds == {
+        (wire, is_error) for wire in ("bytes", "values", "stream") for is_error in (0, 1)
+    }

@@ -205,7 +205,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "no colon": (("right",), "package.module:object"),
     "no command": (("--command", "no-such-command"), "cannot be started"),
     "no protocol": (("--command", "cat"), "speaks null, not loopcore/target/1"),
-    "a banner": (("--command", "echo hello"), "the target does not start: "),
+    "a banner": (("--command", "echo hello"), "the target does not "),
     "two targets": (("right:evaluate", "--command", "x"), "not both"),
     "seed": (("--seed", "abc"), "--seed takes an integer"),
     "negative seed": (("--seed=-1",), "--seed takes an integer"),

@@ -12,9 +12,10 @@ from typing import Literal
 from unittest.mock import patch
 
 from loopcore.testing import naive
+from loopcore.testing.building import number_of
 from loopcore.testing.contract import Answer, EvaluatorTarget, Json
 from loopcore.testing.damage import document
-from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Record, digest_of
+from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Record, as_record, digest_of
 from properties.core.wrong_parts import (
     Answering,
     Remembering,
@@ -198,20 +199,25 @@ def _wrong_counts() -> list[Wrong]:
     ]
 
 
+_FORGIVEN = (
+    "sequence_gap",
+    "duplicate_evidence",
+    "unexpected_completion_receipt",
+    "usage_overflow",
+)
+
+
+def only(code: str) -> Callable[[str, list[Record], int], bool]:
+    """Forgive one code."""
+    return lambda found, steps, index: found == code
+
+
 def _wrong_defects() -> list[Wrong]:
     forgiven: dict[str, Callable[[str, list[Record], int], bool]] = {
         "first time unchecked": lambda code, steps, index: code == "time_regression" and not index,
         "first state unchecked": lambda code, s, index: code == "state_chain_broken" and not index,
         "tokens without a model call": tokens_alone,
-        **{
-            f"{code} unchecked": lambda found, steps, index, code=code: found == code
-            for code in (
-                "sequence_gap",
-                "duplicate_evidence",
-                "unexpected_completion_receipt",
-                "usage_overflow",
-            )
-        },
+        **{f"{code} unchecked": only(code) for code in _FORGIVEN},
     }
     found = [
         Wrong(name=name, killer="E11", replaced=unless(rule)) for name, rule in forgiven.items()
@@ -274,17 +280,15 @@ def _wrong_receipts() -> list[Wrong]:
         receipt["policy_sha256"] = digest_of("some policy")
 
     def swapped(receipt: Record) -> None:
-        usage = receipt["usage"]
-        assert isinstance(usage, dict)
+        usage = as_record(receipt["usage"])
         receipt["usage"] = {**usage, "input_tokens": usage["output_tokens"]}
 
     def ended_early(receipt: Record) -> None:
         receipt["ended_at_unix_ms"] = receipt["started_at_unix_ms"]
 
     def overflown(receipt: Record) -> None:
-        usage = receipt["usage"]
-        assert isinstance(usage, dict)
-        cost = min(int(usage["cost_microunits"]), INTEGER_MAX // 4)
+        usage = as_record(receipt["usage"])
+        cost = min(number_of(usage, "cost_microunits"), INTEGER_MAX // 4)
         receipt["usage"] = {**usage, "cost_microunits": cost}
 
     return [

@@ -10,9 +10,9 @@ from typing import cast
 
 from loopcore.errors import TargetError
 from loopcore.testing import naive
-from loopcore.testing.building import evidence_of, number_of, text_of
+from loopcore.testing.building import array_of, evidence_of, number_of, object_of, text_of
 from loopcore.testing.contract import Answer
-from loopcore.testing.naive_wire import RELEASES, Record, digest_of
+from loopcore.testing.naive_wire import RELEASES, Record, as_record, digest_of
 from loopcore.testing.pairs import possible_pairs
 
 Fired = Callable[[Record, list[Record], int, list[bool]], list[str]]
@@ -58,10 +58,10 @@ def edited(edit: Callable[[Record], None]) -> Answering:
 
     def answering(policy: object, steps: object) -> Answer:
         answer = _evaluate(policy, steps)
-        receipt = answer.get("receipt")
-        if not isinstance(receipt, dict):
+        receipt = object_of(answer.get("receipt"))
+        if receipt is None:
             return answer
-        edited: Record = dict(receipt)
+        edited = dict(receipt)
         edit(edited)
         body = {name: value for name, value in edited.items() if name != "receipt_sha256"}
         return {"receipt": {**body, "receipt_sha256": digest_of(body)}}
@@ -143,11 +143,11 @@ def with_last_proof(step: Record, earlier: list[Record]) -> bool:
     return step["outcome"] == "succeeded" and own[-1:] == [proof] and proof not in seen
 
 
-def own_evidence(steps: list[Record], index: int) -> set[object]:
+def own_evidence(steps: list[Record], index: int) -> set[str]:
     return set(evidence_of(steps[index]))
 
 
-def fresh_of_succeeded(steps: list[Record], index: int) -> set[object]:
+def fresh_of_succeeded(steps: list[Record], index: int) -> set[str]:
     earlier = [step for step in steps[:index] if step["outcome"] == "succeeded"]
     return set(evidence_of(steps[index])) - {d for step in earlier for d in evidence_of(step)}
 
@@ -233,9 +233,9 @@ def cycles_by(
         for length in range(2, number_of(policy, "max_cycle_length") + 1 + length_extra):
             count = length * (number_of(policy, "cycle_repeats") + repeats_extra)
             window = pairs[-count:]
-            if len(window) == count and window[length:] == window[:-length]:
-                if equal or len(set(window[:length])) > 1:
-                    return True
+            differs = equal or len(set(window[:length])) > 1
+            if len(window) == count and window[length:] == window[:-length] and differs:
+                return True
         return False
 
     return {"_is_cycle": is_cycle}
@@ -243,16 +243,15 @@ def cycles_by(
 
 def ignore_late(policy: object, steps: object) -> Answer:
     answer = _evaluate(policy, steps)
-    error = answer.get("error")
-    if isinstance(error, dict) and error["code"] == "post_terminal_step":
-        assert isinstance(steps, list)
-        return _evaluate(policy, steps[: error["step"]])
+    error = object_of(answer.get("error")) or {}
+    if error.get("code") == "post_terminal_step":
+        return _evaluate(policy, array_of(steps)[: number_of(error, "step")])
     return answer
 
 
 def late_without_verdict(policy: object, steps: object) -> Answer:
-    error = _evaluate(policy, steps).get("error")
-    if isinstance(error, dict) and "terminal" in error:
+    error = object_of(_evaluate(policy, steps).get("error")) or {}
+    if "terminal" in error:
         return {"error": {name: error[name] for name in ("code", "path", "step", "message")}}
     return _evaluate(policy, steps)
 
@@ -277,10 +276,11 @@ def untyped_error(policy: object, steps: object) -> Answer:
 
 def lenient(value: object) -> object:
     """Return a value as a careless reader takes it: booleans and whole floats are integers."""
-    if isinstance(value, dict):
-        return {key: lenient(child) for key, child in value.items()}
+    found = object_of(value)
+    if found is not None:
+        return {key: lenient(child) for key, child in found.items()}
     if isinstance(value, list):
-        return [lenient(child) for child in value]
+        return [lenient(child) for child in array_of(cast("object", value))]
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return int(value)
     return value
@@ -291,10 +291,10 @@ def read_by(read: Callable[[bytes], object]) -> Callable[[bytes], Answer]:
 
     def reading(data: bytes) -> Answer:
         try:
-            value = read(data)
+            value = object_of(read(data))
         except ValueError:
             return naive.evaluate_bytes(data)
-        if not isinstance(value, dict):
+        if value is None:
             return naive.evaluate_bytes(data)
         return _evaluate(value.get("policy"), value.get("steps"))
 
@@ -302,41 +302,36 @@ def read_by(read: Callable[[bytes], object]) -> Callable[[bytes], Answer]:
 
 
 def drop_unknown(data: bytes) -> object:
-    value = json.loads(data)
-    known = _evaluate(value["policy"], value["steps"])
-    error = known.get("error")
-    while isinstance(error, dict) and str(error["path"]).endswith(".extra"):
-        for record in (value["policy"], *value["steps"]):
+    value = as_record(json.loads(data))
+    policy, steps = as_record(value["policy"]), [as_record(s) for s in array_of(value["steps"])]
+    error = object_of(_evaluate(policy, steps).get("error")) or {}
+    if str(error.get("path")).endswith(".extra"):
+        for record in (policy, *steps):
             record.pop("extra", None)
-        error = _evaluate(value["policy"], value["steps"]).get("error")
-    return value
+    return {"policy": policy, "steps": steps}
 
 
 class Remembering:
     """Evidence of earlier runs counts as seen, too."""
 
     def __init__(self) -> None:
-        self.seen: set[object] = set()
+        self.seen: set[str] = set()
 
-    def fresh(self, steps: list[Record], index: int) -> set[object]:
+    def fresh(self, steps: list[Record], index: int) -> set[str]:
         own = set(evidence_of(steps[index])) - self.seen
         own -= {digest for step in steps[:index] for digest in evidence_of(step)}
         return own
 
     def answering(self, policy: object, steps: object) -> Answer:
         answer = _evaluate(policy, steps)
-        if isinstance(steps, list):
-            self.seen.update(digest for step in steps for digest in evidence_of(step))
+        for step in array_of(steps):
+            self.seen.update(evidence_of(as_record(step)))
         return answer
 
 
 def turn_violations(receipt: Record) -> None:
-    violations = receipt["violations"]
-    assert isinstance(violations, list)
-    receipt["violations"] = violations[::-1]
+    receipt["violations"] = array_of(receipt["violations"])[::-1]
 
 
 def cut_violations(receipt: Record) -> None:
-    violations = receipt["violations"]
-    assert isinstance(violations, list)
-    receipt["violations"] = violations[:1]
+    receipt["violations"] = array_of(receipt["violations"])[:1]

@@ -44,7 +44,7 @@ def _loosened(policy: Record, way: str, amount: int) -> Record:
     """Return the fields that a loosening changes, with their new values."""
     field, _, to_null = way.partition(" to ")
     if to_null:
-        return {name: None for name in (_CYCLE_FIELDS if field in _CYCLE_FIELDS else (field,))}
+        return {**dict.fromkeys(_CYCLE_FIELDS if field in _CYCLE_FIELDS else (field,))}
     value = number_of(policy, field)
     if field == "max_cycle_length":
         return {field: max(_CYCLE_LENGTH_MIN, value - amount)}

@@ -180,7 +180,8 @@ def _examples() -> tuple[Case, ...]:
         for edit in ("duplicate key", "escaped duplicate key", "unknown key", "missing key"):
             found += _edit_keys(release, edit)
         found += _edit_whole(release)
-    return tuple(found)
+    # The shortest texts are the same under both releases.
+    return tuple({json.dumps(case): case for case in found}.values())
 
 
 _GOALS = frozenset({f"text:{edit}" for edit in EDITS} | {"text:prefix"}) | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -17,6 +18,7 @@ from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, Defect, Record, a
 from loopcore.testing.steering import fire
 from loopcore.testing.strategies import defective_traces, list_of, traces
 
+_ODD: tuple[object, ...] = cast("tuple[object, ...]", (None, True, 0, "", [], {}, [[]], [None]))
 _DOCUMENT_CODES = ("malformed", "invalid_policy")
 _LEAVES_MAX = 8
 _LINE_BYTES_MAX = 200
@@ -127,8 +129,7 @@ def _examples() -> tuple[Case, ...]:
     trace: Record = fire(RELEASES[0], ("completed",))
     texts = [json.dumps(trace[name]).encode() for name in ("policy", "steps")]
     request = b'{"id":1,"op":"evaluate","policy":%b,"steps":%b}'
-    nothing: tuple[object, ...] = (None, True, 0, "", [], {}, [[]], [None])
-    odd: list[Case] = [{"policy": value, "steps": value} for value in nothing]
+    odd: list[Case] = [{"policy": value, "steps": value} for value in _ODD]
     for name in ("policy", "steps"):
         deep: object = 0
         for _ in range(20):

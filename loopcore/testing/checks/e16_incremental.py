@@ -29,9 +29,9 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
     labels = {"incremental:receipts"}
     for length, got in enumerate(answers):
         expected = naive.evaluate(policy, steps[:length])
-        finding = difference(expected, got, RECEIPT_FIELDS)
-        if finding is not None:
-            return judged(finding, expected, got, (), f"after {length} of {len(steps)} steps")
+        differing = difference(expected, got, RECEIPT_FIELDS)
+        if differing is not None:
+            return judged(differing, expected, got, (), f"after {length} of {len(steps)} steps")
         if "error" in expected:
             labels.add("incremental:errors")
     return Judgement(labels=tuple(sorted(labels)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from hypothesis import strategies as st
@@ -149,7 +150,8 @@ def _examples() -> tuple[Case, ...]:
         twice = _spoilt(trace, None, "deadline_unix_ms", 0, "change")
         found.append(_spoilt(as_record(twice), 0, "outcome", "done", "change"))
         found.append(_spoilt(as_record(twice), 0, "sequence", 9, "change"))
-    return tuple(found)
+    # Where only the release was spoilt, nothing tells the two releases apart.
+    return tuple({json.dumps(case): case for case in found}.values())
 
 
 PROPERTY = Property(

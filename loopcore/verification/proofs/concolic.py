@@ -14,12 +14,14 @@ Source: spec verification, section 4.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, cast
 
 from loopcore.errors import InputError
 from loopcore.models import Policy, Step
@@ -131,6 +133,10 @@ SCENES: tuple[Scene, ...] = (
 )
 
 
+class _Maker(Protocol):
+    def __call__(self, **fields: object) -> object: ...
+
+
 @dataclass(slots=True)
 class _Paths:
     """What the engine saw: how many paths, whether all, and what differed or raised."""
@@ -145,7 +151,7 @@ class _Paths:
 def compare(subject: Subject) -> Iterator[Callable[[], TheoremResult]]:
     """Yield the comparisons of all scenes, each of which gives its verdict when it is called."""
     for scene in SCENES:
-        yield lambda scene=scene: compare_scene(subject, scene, SECONDS_MAX / len(SCENES))
+        yield partial(compare_scene, subject, scene, SECONDS_MAX / len(SCENES))
 
 
 def compare_scene(subject: Subject, scene: Scene, seconds: float) -> TheoremResult:
@@ -181,23 +187,25 @@ def compare_scene(subject: Subject, scene: Scene, seconds: float) -> TheoremResu
 
 
 def _explore(subject: Subject, scene: Scene, seconds: float) -> _Paths:
-    from crosshair.core import deep_realize, explore_paths
-    from crosshair.core_and_libs import NoTracing
+    from crosshair import core
     from crosshair.options import DEFAULT_OPTIONS
     from crosshair.statespace import RootNode
 
-    del NoTracing
-    subject.names()  # The module is made before anything is traced.
+    # This module tells the engine about the types of the standard library.
+    importlib.import_module("crosshair.core_and_libs")
+    # The evaluator's module is made before anything is traced.
+    subject.names()
     names = [f"free_{place}" for place in range(len(scene.free))]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(n, kind, annotation=int) for n in names])
     paths = _Paths()
+    realize = cast("Callable[[object], Sequence[int]]", vars(core)["deep_realize"])
 
     def run(arguments: inspect.BoundArguments) -> bool:
         values = dict(zip(scene.free, arguments.args, strict=True))
         return _agree(subject, scene, values)
 
-    def on_path(
+    def on_path(  # noqa: PLR0917 the engine calls it with six
         space: StateSpace,
         before: inspect.BoundArguments,
         after: inspect.BoundArguments,
@@ -212,17 +220,20 @@ def _explore(subject: Subject, scene: Scene, seconds: float) -> _Paths:
             return True
         space.detach_path()
         if not agreed:
-            found = cast("Sequence[int]", deep_realize(before.args))
+            found = realize(before.args)
             paths.difference = dict(zip(scene.free, (int(v) for v in found), strict=True))
         return not agreed
 
-    options = DEFAULT_OPTIONS.overlay(
-        per_condition_timeout=seconds, per_path_timeout=_PATH_SECONDS_MAX
+    stats: Counter[str] = Counter()
+    options = replace(
+        DEFAULT_OPTIONS,
+        per_condition_timeout=seconds,
+        per_path_timeout=_PATH_SECONDS_MAX,
+        stats=stats,
     )
-    options.stats = Counter()
-    explore_paths(run, signature, options, RootNode(), on_path)
-    paths.exhausted = options.stats["exhaustion"] > 0
-    paths.incomplete = options.stats["num_paths"] - paths.count
+    core.explore_paths(run, signature, options, RootNode(), on_path)
+    paths.exhausted = stats["exhaustion"] > 0
+    paths.incomplete = stats["num_paths"] - paths.count
     return paths
 
 
@@ -264,7 +275,7 @@ def vars_of(run: object, name: str) -> tuple[object, ...]:
 
 def _made(kind: type[Policy] | type[Step], record: Record) -> object:
     """Return a value of the evaluator's without decoding it, which keeps symbolic integers."""
-    make = cast("Callable[..., object]", kind)
+    make = cast("_Maker", kind)
     evidence = record.get(EVIDENCE)
     return make(**{**record, EVIDENCE: tuple(evidence)} if is_array(evidence) else record)
 

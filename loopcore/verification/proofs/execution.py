@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from loopcore.verification.proofs.subject import Subject
 from loopcore.verification.proofs.terms import (
@@ -292,16 +293,19 @@ class Execution:
         items, proof = [self.expressions.value(each, env, guard) for each in call.args]
         if not isinstance(items, Row) or proof != env[f"{_step(env)}.{PROOF}"]:
             raise unknown(call)
-        rules, tables = self.expressions.module["_RULES"], self.expressions.module["PRECEDENCE"]
+        rules: object = self.expressions.module["_RULES"]
+        tables: object = self.expressions.module["PRECEDENCE"]
         terms = [item.term for item in items.items if isinstance(item, Flag)]
         if not isinstance(rules, tuple) or not isinstance(tables, dict):
             raise UnknownShapeError("the tables _RULES and PRECEDENCE")
-        if not len(rules) == len(items.items) == len(terms):
+        names = [str(name) for name in cast("tuple[object, ...]", rules)]
+        rows = cast("dict[str, tuple[str, ...]]", tables)[self.release]
+        if not len(names) == len(items.items) == len(terms):
             raise UnknownShapeError("the rules that fired are not the rules of _RULES")
-        fired = {str(name): term for name, term in zip(rules, terms, strict=True)}
+        fired = dict(zip(names, terms, strict=True))
         self.endings.append(Ending(guard=guard, step=_step(env), fired=fired))
         winner = NONE
-        table = [str(name) for name in tables[self.release] if name in fired]
+        table = [str(name) for name in rows if name in fired]
         for name in reversed(table):
             winner = choose(fired[name], self.script.code(name), winner)
         nothing = negation(disjunction(fired[name] for name in table))

@@ -123,9 +123,10 @@ def is_cycle(pairs: Sequence[int], length_max: int, repeats: int) -> bool:
     """Return whether a cycle ends with the last pair, by the words of the definition."""
     for length in range(2, length_max + 1):
         window = pairs[-length * repeats :]
-        if len(window) == length * repeats and len(set(window[:length])) > 1:
-            if list(window) == list(window[:length]) * repeats:
-                return True
+        is_whole = len(window) == length * repeats
+        is_mixed = len(set(window[:length])) > 1
+        if is_whole and is_mixed and list(window) == list(window[:length]) * repeats:
+            return True
     return False
 
 
@@ -200,5 +201,3 @@ def _cycle_trace(
     if comparable(expected) == comparable(got):
         return None
     return Counterexample(policy=policy, steps=steps, expected=expected, got=got)
-
-

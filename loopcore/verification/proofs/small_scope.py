@@ -30,7 +30,7 @@ from loopcore.testing.alphabet import (
 )
 from loopcore.testing.building import SHORT_NAMES
 from loopcore.testing.naive import evaluate
-from loopcore.testing.naive_wire import Record, as_record
+from loopcore.testing.naive_wire import Record, as_record, is_array
 from loopcore.verification.proofs.results import Counterexample, TheoremResult
 from loopcore.verification.proofs.subject import Subject, comparable
 
@@ -106,9 +106,7 @@ def _parts(subject: Subject, release: str, length: int, jobs: int) -> Iterable[C
         yield from (compare_traces(subject, release, length, first) for first in firsts)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [
-            pool.submit(compare_traces, subject, release, length, first) for first in firsts
-        ]
+        futures = [pool.submit(compare_traces, subject, release, length, first) for first in firsts]
         try:
             yield from (future.result() for future in futures)
         finally:
@@ -153,5 +151,5 @@ def _verdicts(answer: Record) -> set[str]:
         return {str(as_record(answer["error"])["code"])}
     receipt = as_record(answer["receipt"])
     violations = receipt["violations"]
-    assert isinstance(violations, list)
+    assert is_array(violations)
     return {str(receipt["terminal"]), *map(str, violations)}

@@ -6,25 +6,29 @@ the only answer that proves anything; a time-out or a question that z3 gives up 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
 SECONDS_MAX = 60
-
-
-class _Constant(Protocol):
-    def name(self) -> str: ...
+_UNKNOWN = re.compile(r"\(declare-const (\S+) (?:Int|Bool)\)")
 
 
 class _Term(Protocol):
-    def as_long(self) -> int: ...
+    def sexpr(self) -> str: ...
+
+
+class _Constant(Protocol):
+    def __call__(self) -> _Term: ...
+
+    def name(self) -> str: ...
 
 
 class _Model(Protocol):
     def decls(self) -> Sequence[_Constant]: ...
 
-    def __getitem__(self, constant: _Constant) -> object: ...
+    def eval(self, term: _Term, model_completion: bool, /) -> _Term: ...
 
 
 class _Solver(Protocol):
@@ -55,16 +59,22 @@ def solve(script: str, seconds: int = SECONDS_MAX) -> Answer:
     status = str(solver.check())
     if status == "sat":
         model = solver.model()
-        return Answer(status="sat", values=dict(_values(model)))
+        unknowns = frozenset(_UNKNOWN.findall(script))
+        return Answer(status="sat", values=dict(_values(model, unknowns)))
     return Answer(status="unsat" if status == "unsat" else "unknown", values={})
 
 
-def _values(model: _Model) -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
-    for constant in model.decls():
-        value = model[constant]
-        if hasattr(value, "as_long"):
-            found.append((constant.name(), cast("_Term", value).as_long()))
-        elif str(value) in ("True", "False"):
-            found.append((constant.name(), int(str(value) == "True")))
-    return found
+def _values(model: _Model, unknowns: frozenset[str]) -> list[tuple[str, int]]:
+    """Return the values of unknowns; a model has every definition too, as long as it is."""
+    return [
+        (constant.name(), _number(model.eval(constant(), True).sexpr()))
+        for constant in model.decls()
+        if constant.name() in unknowns
+    ]
+
+
+def _number(text: str) -> int:
+    """Return the integer of a value's text; a boolean is 0 or 1."""
+    if text in ("true", "false"):
+        return int(text == "true")
+    return int(text.replace("(- ", "-").rstrip(")"))

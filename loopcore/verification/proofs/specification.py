@@ -111,7 +111,7 @@ def demand(script: Script, env: Environment, release: str, step: str, before: Be
     )
 
 
-def _refusals(
+def _refusals(  # noqa: PLR0917 the same things as `demand`, and what it made of them
     script: Script,
     env: Environment,
     release: str,

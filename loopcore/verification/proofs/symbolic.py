@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from loopcore.testing.building import SHORT_NAMES
 from loopcore.testing.naive import TOTALS, evaluate
@@ -66,8 +67,8 @@ def prove(
     """Yield the proofs, each of which gives its verdict when it is called."""
     for release in releases:
         for theorem in THEOREMS:
-            yield lambda theorem=theorem, release=release: prove_step(subject, release, theorem)
-        yield lambda release=release: prove_unrolled(subject, release)
+            yield partial(prove_step, subject, release, theorem)
+        yield partial(prove_unrolled, subject, release)
 
 
 def prove_step(subject: Subject, release: str, theorem: Theorem) -> TheoremResult:
@@ -208,10 +209,15 @@ def unrolled(subject: Subject, release: str, length: int) -> Unrolled:
 
 
 def _ask(script: Script, obligations: Obligations) -> Answer:
-    """Return the solver's answer to whether any obligation can fail."""
+    """Return the solver's answer to whether any obligation can fail; no answer if none could.
+
+    Assumptions that contradict each other would prove anything, so they are tried alone first.
+    """
+    if solve(script.text()).status != "sat":
+        return Answer(status="unknown", values={})
     goals: list[str] = []
     for place, term in enumerate(obligations.values()):
-        goals.append(script.declare(f"goal!{place}", "Bool"))
+        goals.append(script.declare(f"goal.{place}", "Bool"))
         script.require(equal(goals[-1], term))
     script.require(negation(conjunction(goals)))
     return solve(script.text())
@@ -220,11 +226,11 @@ def _ask(script: Script, obligations: Obligations) -> Answer:
 def _reason(answer: Answer, obligations: Obligations) -> str | None:
     """Return in words what a solver's answer leaves open, or None after a proof."""
     if answer.status == "unknown":
-        return "the solver gave up or ran out of time"
+        return "the assumptions have no example, or the solver ran out of time"
     failed = [
         name
         for place, name in enumerate(obligations)
-        if answer.status == "sat" and answer.values.get(f"goal!{place}") == 0
+        if answer.status == "sat" and answer.values.get(f"goal.{place}") == 0
     ]
     return f"these fail: {', '.join(failed)}" if answer.status == "sat" else None
 

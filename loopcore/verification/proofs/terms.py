@@ -117,8 +117,18 @@ class Named:
 
 
 Value: TypeAlias = (
-    "Number | Flag | Row | Listing | Distinct | Collection | SetReference | SetMethod | Table"
-    " | Choice | Detector | Named"
+    Number
+    | Flag
+    | Row
+    | Listing
+    | Distinct
+    | Collection
+    | SetReference
+    | SetMethod
+    | Table
+    | Choice
+    | Detector
+    | Named
 )
 
 NO_VALUE = Number(NONE, "none", True)
@@ -148,7 +158,7 @@ class Script:
     def fresh(self, stem: str) -> str:
         """Return a symbol that is not used yet."""
         self._count += 1
-        return f"{stem}!{self._count}"
+        return f"{stem}.{self._count}"
 
     def require(self, term: str) -> None:
         """Assume a term."""

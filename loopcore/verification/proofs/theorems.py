@@ -64,7 +64,7 @@ def _unchanged(env: Environment) -> str:
 
 
 def totality(step: SymbolicStep) -> Obligations:
-    """Nothing raises by accident, and each step is refused, ends the run or goes on: one of them."""
+    """Nothing raises by accident, and each step is refused, or ends the run, or goes on."""
     faults = {
         f"no fault {place}: {what}": negation(condition)
         for place, (condition, what) in enumerate(step.execution.expressions.faults)
