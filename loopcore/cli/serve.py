@@ -9,7 +9,6 @@ Source: spec evaluator, section 7; spec controllers, section 7.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 
@@ -32,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     answer = _answerer(arguments.level, arguments.limits)
     output = sys.stdout.buffer
     while line := sys.stdin.buffer.readline(DOCUMENT_BYTES_MAX + 2):
-        output.write(answer(line.removesuffix(b"\n")) + b"\n")
+        output.write(answer(line.removesuffix(b"\n")).removesuffix(b"\n") + b"\n")
         output.flush()
     return EXIT_OK
 
@@ -44,13 +43,10 @@ def _answerer(level: str | None, limits_file: str | None) -> Callable[[bytes], b
         from loopcore.serving import answer
 
         return answer
-    from loopcore.control.limits import Limits, decode_limits
+    from loopcore.control.limits import Limits, read_limits
     from loopcore.control.wire import ControllerSession
 
     limits = Limits()
     if limits_file is not None:
-        try:
-            limits = decode_limits(json.loads(read_file(limits_file, sys.stdin.buffer)))
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{limits_file} is not JSON: {error}") from None
+        limits = read_limits(read_file(limits_file, sys.stdin.buffer))
     return ControllerSession(level, limits).answer

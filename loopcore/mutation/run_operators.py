@@ -67,7 +67,8 @@ def _cycle(document: Record, parameters: Parameters) -> None:
         length_max, repeats: the policy's bounds.
         prefix: unrelated steps before; waits: a wait after every pair (true or false).
         evidence: "fresh" (a new receipt each step) or "none".
-        states: "return" (the states go round with the actions, the default) or "advance".
+        states, actions: "return" (they go round, the default) or "advance" (always new).
+        phases: which phase each pair of one period is, where some are alike; 0, 1, 2 … otherwise.
     """
     _clear(document)
     policy = policy_of(document)
@@ -77,10 +78,13 @@ def _cycle(document: Record, parameters: Parameters) -> None:
     for index in range(number_of(parameters, "prefix", 0)):
         _append(document, action=f"unrelated {index}")
     length = number_of(parameters, "length")
+    phases = array(parameters.get("phases", []), "the parameter phases")
     for index in range(number_of(parameters, "pairs")):
-        phase = index % length
+        phase = number(phases[index % length]) if phases else index % length
         kind = ("tool_call", "verification", "model_generation")[phase % 3]
-        step = _append(document, kind=kind, action=f"phase {phase}", evidence=evidence)
+        returns = text_of(parameters, "actions", "return") == "return"
+        action = f"phase {phase}" if returns else f"phase {phase} of {index}"
+        step = _append(document, kind=kind, action=action, evidence=evidence)
         if text_of(parameters, "states", "return") == "return":
             step["state_after_sha256"] = named(f"phase state {phase}")
         if parameters.get("waits") is True:

@@ -278,12 +278,6 @@ def _set_step(document: Record, parameters: Parameters) -> None:
     step[text_of(parameters, "field")] = copy.deepcopy(parameters["value"])
 
 
-def _set_every_step(document: Record, parameters: Parameters) -> None:
-    """Give a field of every step the same value."""
-    for step in steps_of(document):
-        step[text_of(parameters, "field")] = copy.deepcopy(parameters["value"])
-
-
 def _set_policy(document: Record, parameters: Parameters) -> None:
     """Give a field of the policy another value: another policy."""
     policy_of(document)[text_of(parameters, "field")] = copy.deepcopy(parameters["value"])
@@ -324,7 +318,6 @@ STEP_OPERATORS: dict[str, StepOperator] = {
     "make-kind": _make_kind,
     "repeat-action": _repeat_action,
     "set-step": _set_step,
-    "set-every-step": _set_every_step,
     "set-policy": _set_policy,
     "overflow": _overflow,
 }

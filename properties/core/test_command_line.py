@@ -208,6 +208,30 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     process.stderr.close()
 
 
+def test_serve_speaks_for_a_control_level_under_limits_of_a_file(tmp_path: Path) -> None:
+    limits = tmp_path / "limits.json"
+    limits.write_bytes(b'{"repeat": 2}')
+    call = {"turn": 1, "action": 1, "tool": "look", "arguments": "{}", "result": "same"}
+    lines: list[dict[str, object]] = [
+        {"id": 1, "op": "describe"},
+        {"id": 2, "op": "start", "limits": {}},
+        {"id": 3, "op": "observe", "observation": call},
+        {"id": 4, "op": "observe", "observation": {**call, "turn": 2, "arguments": "{ }"}},
+    ]
+    given = "\n".join(json.dumps(line) for line in lines).encode()
+    done = loopcore("serve", "--level", "D", "--limits", str(limits), given=given)
+    assert done.returncode == 0
+    answers = [json.loads(line) for line in done.stdout.split(b"\n")[:-1]]
+    assert [answer["id"] for answer in answers] == [1, 2, 3, 4]
+    assert answers[0]["protocol"] == "loopcore/controller/1"
+    assert (answers[3]["decision"], answers[3]["reason"]) == ("stop", "repeated_action")
+
+    limits.write_bytes(b'{"repeat": 1}')
+    refused = loopcore("serve", "--level", "D", "--limits", str(limits))
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert b"limits.repeat" in refused.stderr
+
+
 def test_serve_answers_every_line_in_order() -> None:
     request = {"op": "evaluate", **{key: json.loads(TRACE)[key] for key in ("policy", "steps")}}
     lines = [

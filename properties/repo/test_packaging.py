@@ -19,6 +19,7 @@ USER_EXTRAS_IN_ALL = "loopcore"
 
 # A distribution whose import name is not its own name.
 IMPORT_NAMES = {
+    "crosshair-tool": "crosshair",
     "import-linter": "importlinter",
     "pytest-benchmark": "pytest_benchmark",
     "z3-solver": "z3",

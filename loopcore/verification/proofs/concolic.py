@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from loopcore.errors import InputError
 from loopcore.models import Policy, Step
 from loopcore.testing import naive
-from loopcore.testing.building import EXTENDED, Move, build_steps, roomy_policy
+from loopcore.testing.building import EXTENDED, Move, build_steps, number_of, roomy_policy
 from loopcore.testing.naive_wire import INTEGER_MAX, Record, is_array
 from loopcore.verification.proofs.results import Counterexample, TheoremResult
 from loopcore.verification.proofs.subject import Subject, comparable
@@ -244,6 +244,9 @@ def _agree(subject: Subject, scene: Scene, values: Mapping[str, int]) -> bool:
         if not low <= value <= high:
             return True
     policy, steps = _trace(scene, values)
+    # A deadline that is not after the start is refused before anything is decided.
+    if number_of(policy, "deadline_unix_ms") <= number_of(policy, "started_at_unix_ms"):
+        return True
     return _ours(subject, policy, steps) == _theirs(policy, steps)
 
 
