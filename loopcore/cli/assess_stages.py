@@ -210,7 +210,6 @@ class Assessing:
         """Audit the logs; what was finished before an interruption is written."""
         with file_progress("reading logs") as on_file:
             loaded = load(logs, on_file=on_file)
-        self.problems += [problem.message for problem in loaded.problems]
         if not loaded.runs:
             self.problems.append(f"no run could be read from {', '.join(logs)}")
         finished: list[SetResult] = []

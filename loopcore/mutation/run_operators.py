@@ -67,7 +67,8 @@ def _cycle(document: Record, parameters: Parameters) -> None:
         length_max, repeats: the policy's bounds.
         prefix: unrelated steps before; waits: a wait after every pair (true or false).
         evidence: "fresh" (a new receipt each step) or "none".
-        states, actions: "return" (they go round, the default) or "advance" (always new).
+        states, actions: "return" (they go round, the default) or "advance" (always new);
+            actions may be the "same".
         phases: which phase each pair of one period is, where some are alike; 0, 1, 2 … otherwise.
     """
     _clear(document)
@@ -82,8 +83,11 @@ def _cycle(document: Record, parameters: Parameters) -> None:
     for index in range(number_of(parameters, "pairs")):
         phase = number(phases[index % length]) if phases else index % length
         kind = ("tool_call", "verification", "model_generation")[phase % 3]
-        returns = text_of(parameters, "actions", "return") == "return"
-        action = f"phase {phase}" if returns else f"phase {phase} of {index}"
+        action = {
+            "return": f"phase {phase}",
+            "advance": f"phase {phase} of {index}",
+            "same": "phase",
+        }[text_of(parameters, "actions", "return")]
         step = _append(document, kind=kind, action=action, evidence=evidence)
         if text_of(parameters, "states", "return") == "return":
             step["state_after_sha256"] = named(f"phase state {phase}")

@@ -82,6 +82,8 @@ def _swap_argument(upper: str, lower: str) -> str | None:
         return "The last row is told only when nothing fired, so it never meets another."
     if (upper, lower) == _FINISH:
         return "A finish is proven or it is not; the two never fire together."
+    if (upper, lower) == ("indeterminate_effect", "completed"):
+        return "A finish completes only when it succeeded, and then its outcome is not unknown."
     if upper in _COUNTED and lower in _COUNTED and not _charged_together(upper, lower):
         return (
             "A run ends at the step that passes a bound, so both can pass theirs only on one "

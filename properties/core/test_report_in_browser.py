@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 BROWSER_SECONDS_MAX = 120
 COMPLAINT = re.compile(r"CONSOLE|ERR_[A-Z_]+")
 # A request in the browser's log; those that the browser makes for itself have no page behind them.
-REQUEST = re.compile(r'"initiator":"([^"]*)"[^{}]*"url":"(https?://[^"]*)"')
+REQUEST = re.compile(r'"initiator":"([^"]*)".*?"url":"(https?://[^"]*)"')
 OWN = "not an origin"
 PNG = b"\x89PNG\r\n\x1a\n"
 # A blank page of either size makes a smaller picture than this.

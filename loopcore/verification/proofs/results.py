@@ -15,8 +15,8 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: dict[str, object]
     steps: list[dict[str, object]]
-    expected: object
-    got: object
+    expected: dict[str, object]
+    got: dict[str, object]
 
 
 class TheoremResult(msgspec.Struct, frozen=True, kw_only=True):
