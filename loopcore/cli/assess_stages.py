@@ -143,9 +143,9 @@ class Assessing:
         reason: str | None = None
         try:
             if not stage():
-                state, self.interrupted = "interrupted", True
+                state, self.interrupted = "done", False
         except KeyboardInterrupt:
-            state, self.interrupted = "interrupted", True
+            state, self.interrupted = "done", False
         except LoopcoreError as error:
             state, reason = "failed", str(error)
             self.problems.append(f"{name}: {error}")
@@ -210,6 +210,7 @@ class Assessing:
         """Audit the logs; what was finished before an interruption is written."""
         with file_progress("reading logs") as on_file:
             loaded = load(logs, on_file=on_file)
+        self.problems += [problem.message for problem in loaded.problems]
         if not loaded.runs:
             self.problems.append(f"no run could be read from {', '.join(logs)}")
         finished: list[SetResult] = []

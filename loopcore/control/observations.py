@@ -14,7 +14,7 @@ import msgspec
 
 # A JSON value, or text. Numbers may be `int`, `float` or `decimal.Decimal`; a reader that must keep
 # exact digits gives Decimal. A `str` at the top level is text and is parsed when it is JSON.
-Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json] | object"
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | object | None"
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

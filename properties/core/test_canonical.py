@@ -17,7 +17,7 @@ from loopcore.canonical import INTEGER_MAX, canonical, digest
 from loopcore.evaluator import evaluate
 from loopcore.lab import baseline_policy, baseline_steps
 
-# Every Unicode scalar value (what UTF-8 can say), controls and characters beyond the basic plane included.
+# Every Unicode scalar value, controls and characters beyond the basic plane included.
 TEXT = st.text(st.characters(codec="utf-8"))
 # Keys of loopcore's values are ASCII, where order by code unit and by code point agree.
 KEYS = st.text(st.characters(max_codepoint=127))

@@ -21,14 +21,12 @@ USER_EXTRAS_IN_ALL = "loopcore"
 IMPORT_NAMES = {
     "crosshair-tool": "crosshair",
     "import-linter": "importlinter",
-    "pytest-benchmark": "pytest_benchmark",
     "z3-solver": "z3",
 }
 # A dependency that no file imports, and what calls for it instead.
 RUN_NOT_IMPORTED = {
     "ipykernel": "nbclient starts it as the kernel of the notebooks",
     "jupytext": "the notebooks' test loads it by name, since it ships no types",
-    "pytest-benchmark": "pytest loads it as a plug-in; the benchmarks take its fixture",
 }
 # A package that loopcore may import when its user has it, and why it is no dependency.
 BROUGHT_BY_THE_USER: dict[str, str] = {}
