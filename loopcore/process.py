@@ -188,6 +188,11 @@ class ChildProcess:
             self.discard()
             raise
 
+    @property
+    def pid(self) -> int | None:
+        """The process now running, which leads its session and group, or None."""
+        return None if self._child is None else self._child.process.pid
+
     def discard(self) -> None:
         """Kill the child, if there is one; the next request starts another."""
         child, self._child = self._child, None

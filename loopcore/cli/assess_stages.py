@@ -143,9 +143,9 @@ class Assessing:
         reason: str | None = None
         try:
             if not stage():
-                state, self.interrupted = "done", False
+                state, self.interrupted = "interrupted", True
         except KeyboardInterrupt:
-            state, self.interrupted = "done", False
+            state, self.interrupted = "interrupted", True
         except LoopcoreError as error:
             state, reason = "failed", str(error)
             self.problems.append(f"{name}: {error}")

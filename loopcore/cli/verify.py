@@ -1,4 +1,4 @@
-"""`loopcore verify`: hold an evaluator to every invariant.
+"""`loopcore verify`: hold an evaluator or a controller to every invariant of its kind.
 
 Exit status 0 all held or not applicable; 1 something broken; 2 could not run; 3 nothing broken but
 something unknown or not exercised; 130 interrupted, with the results so far written.
@@ -30,12 +30,14 @@ from loopcore.files import DEFAULT_FOLDER, write_whole
 if TYPE_CHECKING:
     from loopcore.results import PropertyResult, VerifyResult
     from loopcore.suite import TargetSpec
-    from loopcore.testing.contract import Property
+    from loopcore.testing.contract import Invariant, T
+    from loopcore.testing.kinds import Kind
+    from loopcore.testing.profiles import Profile
     from loopcore.verification.engine import Event, Verified
 
-HELP = "Hold an evaluator to every invariant; write OUT/verify/result.json and junit.xml."
+HELP = "Hold an evaluator or a controller to every invariant; write OUT/verify/result.json."
 
-KINDS_TO_COME = ("controller", "loop", "store")
+KINDS_TO_COME = ("loop", "store")
 SEED_MAX = 2**63 - 1
 JOBS_MAX = 64
 # What each verdict makes of the exit status; the highest in EXIT_ORDER wins.
@@ -56,12 +58,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "target",
         metavar="TARGET",
         nargs="?",
-        help="a Python evaluator, package.module:object (default: loopcore's own)",
+        help="a Python evaluator, package.module:object, or a controller, package.module:factory "
+        "or a level by its name, such as D or consecutive-3 (default: loopcore's own)",
     )
     parser.add_argument(
-        "--command", metavar="COMMAND", help="an evaluator in any language, by its command line"
+        "--command", metavar="COMMAND", help="a target in any language, by its command line"
     )
-    parser.add_argument("--kind", default="evaluator", help="what TARGET is: evaluator")
+    parser.add_argument(
+        "--kind", default="evaluator", help="what TARGET is: evaluator (default) or controller"
+    )
     parser.add_argument(
         "--profile", default="default", help="quick, default or thorough (50, 500, 5000 examples)"
     )
@@ -75,34 +80,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify or rerun, write and print the results; return the exit status."""
-    if arguments.kind != "evaluator":
-        if arguments.kind in KINDS_TO_COME:
-            raise UsageError(f"--kind {arguments.kind} is not there yet: verify takes evaluators")
-        raise UsageError(f"there is no kind {arguments.kind!r} of target; verify takes evaluators")
+    kinds = "verify takes evaluators and controllers"
+    if arguments.kind in KINDS_TO_COME:
+        raise UsageError(f"--kind {arguments.kind} is not there yet: {kinds}")
+    if arguments.kind not in ("evaluator", "controller"):
+        raise UsageError(f"there is no kind {arguments.kind!r} of target; {kinds}")
     if importlib.util.find_spec("hypothesis") is None:
         raise EnvironmentFault("verify needs the extra: pip install 'loopcore[verify]'")
+    from loopcore.testing.kinds import CONTROLLERS, EVALUATORS
+
+    if arguments.kind == CONTROLLERS.name:
+        return _run(CONTROLLERS, arguments)
+    return _run(EVALUATORS, arguments)
+
+
+def _run(kind: Kind[T], arguments: argparse.Namespace) -> int:
+    """Verify or rerun a target of this kind; return the exit status."""
     seed = _integer("--seed", arguments.seed, 0, SEED_MAX)
     cores = str(os.cpu_count() or 1)
     jobs = _integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
-    from loopcore.suite import TargetSpec, open_target
-    from loopcore.testing.checks import CATALOGUE
+    from loopcore.suite import TargetSpec
     from loopcore.testing.profiles import find_profile
 
-    properties = _chosen(arguments.only, CATALOGUE)
+    properties = _chosen(arguments.only, kind.catalogue())
     profile = find_profile(arguments.profile)
-    spec = TargetSpec(name=arguments.target, command=arguments.command)
+    spec = TargetSpec(name=arguments.target, command=arguments.command, kind=kind.name)
     if arguments.rerun is not None:
-        return _rerun(Path(arguments.rerun), spec, CATALOGUE, as_json=arguments.json)
+        return _rerun(Path(arguments.rerun), spec, kind, as_json=arguments.json)
     folder = _prepared(Path(arguments.out) / "verify")
-    from loopcore.verification.engine import run as verify
-
     _keep_hypothesis_in(folder)
-    target = open_target(spec)
-    try:
-        with _progress(len(properties)) as on_event:
-            verified = verify(target, properties, profile, seed=seed, jobs=jobs, on_event=on_event)
-    finally:
-        target.close()
+    verified = _verified(kind, spec, properties, profile, seed=seed, jobs=jobs)
     _write(folder, verified)
     if arguments.json:
         sys.stdout.write(_json(verified.result))
@@ -112,6 +119,34 @@ def run(arguments: argparse.Namespace) -> int:
         complain("interrupted; the properties above are finished")
         return EXIT_INTERRUPTED
     return exit_status(verified.result.properties)
+
+
+def _verified(
+    kind: Kind[T],
+    spec: TargetSpec,
+    properties: Sequence[Invariant[T]],
+    profile: Profile,
+    *,
+    seed: int,
+    jobs: int,
+) -> Verified:
+    """Return the verdicts on the target of a specification, which is closed again."""
+    from loopcore.verification.engine import run as verify
+
+    target = kind.open(spec)
+    try:
+        with _progress(len(properties)) as on_event:
+            return verify(
+                target,
+                properties,
+                profile,
+                kind=kind.name,
+                seed=seed,
+                jobs=jobs,
+                on_event=on_event,
+            )
+    finally:
+        target.close()
 
 
 def exit_status(results: Sequence[PropertyResult]) -> int:
@@ -125,7 +160,7 @@ def _integer(option: str, text: str, least: int, most: int) -> int:
     return int(text)
 
 
-def _chosen(only: str | None, catalogue: Sequence[Property]) -> tuple[Property, ...]:
+def _chosen(only: str | None, catalogue: Sequence[Invariant[T]]) -> tuple[Invariant[T], ...]:
     """Return the properties that were asked for, in the order of the catalogue."""
     if only is None:
         return tuple(catalogue)
@@ -210,15 +245,14 @@ def _reached(coverage: dict[str, dict[str, int]]) -> Iterator[str]:
         yield f"reached  {kind}: {reached} of {len(names)} (least often {least}: {names[least]})"
 
 
-def _rerun(path: Path, spec: TargetSpec, catalogue: Sequence[Property], *, as_json: bool) -> int:
+def _rerun(path: Path, spec: TargetSpec, kind: Kind[T], *, as_json: bool) -> int:
     """Judge a saved case again; return the exit status."""
-    from loopcore.suite import open_target
     from loopcore.verification.rerun import read_counterexample, rerun
 
     counterexample = read_counterexample(path)
-    target = open_target(spec)
+    target = kind.open(spec)
     try:
-        again = rerun(counterexample, target, catalogue)
+        again = rerun(counterexample, target, kind.catalogue())
     finally:
         target.close()
     if as_json:

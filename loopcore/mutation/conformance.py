@@ -120,7 +120,7 @@ def _ask(target: EvaluatorTarget, vector: Vector) -> Record | None:
 def _is_json(data: bytes) -> bool:
     """Return whether a common JSON parser takes a text."""
     try:
-        json.loads(data, parse_constant=_refuse)
+        json.loads(data, parse_int=str, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return False
     return True

@@ -35,7 +35,7 @@ from loopcore.testing.naive_wire import digest_of
 
 Form = Literal["document", "stream", "receipt"]
 ValueOperator = Callable[[Record, Parameters], None]
-OperatorCall = tuple[str, Record]
+OperatorCall = tuple[str, Parameters]
 
 
 def _parent(document: Record, parameters: Parameters) -> tuple[Record | list[object], object]:

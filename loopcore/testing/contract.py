@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from hypothesis.strategies import SearchStrategy
 
@@ -29,6 +29,25 @@ Case: TypeAlias = "dict[str, object]"
 
 Need = Literal["bytes", "incremental", "extended", "processes"]
 Verdict = Literal["held", "broken", "unknown", "not applicable", "not exercised"]
+
+
+class Target(Protocol):
+    """What targets of every kind have in common.
+
+    `releases` are the releases or protocols that a target speaks, for the record.
+    """
+
+    name: str
+    version: str
+    releases: tuple[str, ...]
+    wire: Literal["bytes", "values"]
+
+    def close(self) -> None:
+        """Give back processes and pipes; the target is not used again."""
+        ...
+
+
+T = TypeVar("T", bound=Target)
 
 
 class EvaluatorTarget(Protocol):
@@ -89,14 +108,13 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Property:
-    """One invariant: named, documented, separately runnable.
+class Invariant(Generic[T]):
+    """One property of targets of one kind: named, documented, separately runnable.
 
     Fields:
         id: `E01` and so on; name: the short name, words joined by hyphens.
         statement: what holds; prevents: the real failure that it keeps away.
         mutants: ids of implementation mutants that show that it can fail.
-        needs: what a target must have, or the property is not applicable to it.
         cases: makes the strategy; examples: explicit cases, run first.
         judge: judges one case; raises nothing but TargetError.
         goals: the labels that must be witnessed, or the property is *not exercised*.
@@ -108,7 +126,33 @@ class Property:
     prevents: str
     mutants: tuple[str, ...]
     cases: Callable[[], SearchStrategy[Case]]
-    judge: Callable[[EvaluatorTarget, Case], Judgement]
-    needs: frozenset[Need] = frozenset()
+    judge: Callable[[T, Case], Judgement]
     examples: tuple[Case, ...] = ()
-    goals: Callable[[EvaluatorTarget], frozenset[str]] = field(default=lambda target: frozenset())
+    goals: Callable[[T], frozenset[str]] = field(default=lambda target: frozenset())
+
+    def lack(self, target: T) -> str | None:
+        """Return in words why the property is not applicable to a target, or None.
+
+        May ask the target, and so raise TargetError.
+        """
+        del target
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property(Invariant[EvaluatorTarget]):
+    """One property of evaluators; `needs` is what a target must have for it to be applicable."""
+
+    needs: frozenset[Need] = frozenset()
+
+    def lack(self, target: EvaluatorTarget) -> str | None:
+        """Return in words what the target lacks for this property, or None."""
+        if "bytes" in self.needs and target.wire != "bytes":
+            return "the target is given values, so damage to the JSON text never reaches it"
+        if "incremental" in self.needs and not target.incremental:
+            return "the target has no incremental form"
+        if "extended" in self.needs and "loopcore-extended/1" not in target.releases:
+            return "the target does not have the release loopcore-extended/1"
+        if "processes" in self.needs and getattr(target, "processes", True) is False:
+            return "the target cannot be started in another process"
+        return None

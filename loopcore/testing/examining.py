@@ -22,15 +22,16 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
 from loopcore.errors import TargetError
+from loopcore.testing.contract import T
 
 if TYPE_CHECKING:
-    from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Need, Property, Verdict
+    from loopcore.testing.contract import Case, Invariant, Judgement, Verdict
     from loopcore.testing.profiles import Profile
 
 TOTALITY = "E15"
@@ -95,22 +96,9 @@ class _Leave(BaseException):
     """The search is over; no Exception, since Hypothesis would take that for a failing case."""
 
 
-def unmet_need(needs: frozenset[Need], target: EvaluatorTarget) -> str | None:
-    """Return in words what a target lacks for a property, or None when it has everything."""
-    if "bytes" in needs and target.wire != "bytes":
-        return "the target is given values, so damage to the JSON text never reaches it"
-    if "incremental" in needs and not target.incremental:
-        return "the target has no incremental form"
-    if "extended" in needs and "loopcore-extended/1" not in target.releases:
-        return "the target does not have the release loopcore-extended/1"
-    if "processes" in needs and getattr(target, "processes", True) is False:
-        return "the target cannot be started in another process"
-    return None
-
-
 def examine(
-    examined: Property,
-    target: EvaluatorTarget,
+    examined: Invariant[T],
+    target: T,
     profile: Profile,
     seed: int,
     *,
@@ -126,25 +114,25 @@ def examine(
     a target does; KeyboardInterrupt passes through.
     """
     started = monotonic()
-    lack = unmet_need(examined.needs, target)
-    if lack is not None:
-        return Outcome(property_id=examined.id, verdict="not applicable", reason=lack)
     search = _Search(examined, target, profile, seed, totality)
     try:
         with contextlib.suppress(_Leave):
+            lack = search.lack()
+            if lack is not None:
+                return Outcome(property_id=examined.id, verdict="not applicable", reason=lack)
             search.run()
     except Exception as error:  # noqa: BLE001 a defect of the suite is unknown, never a pass
         search.note_defect(error)
     return search.conclude(monotonic() - started)
 
 
-class _Search:
+class _Search(Generic[T]):
     """What has been seen of one property so far."""
 
     def __init__(
         self,
-        examined: Property,
-        target: EvaluatorTarget,
+        examined: Invariant[T],
+        target: T,
         profile: Profile,
         seed: int,
         totality: bool | None,
@@ -165,6 +153,15 @@ class _Search:
         self._defect: str | None = None
         self._shrunk_by: float | None = None
         self._goals: frozenset[str] = frozenset()
+
+    def lack(self) -> str | None:
+        """Return why the property is not applicable; may raise _Leave."""
+        try:
+            return self._property.lack(self._target)
+        except TargetError as error:
+            with contextlib.suppress(_Failed):
+                self._meet(error, "{}")
+            raise _Leave from None
 
     def run(self) -> None:
         """Search until the verdict is clear; may raise _Leave."""
@@ -301,7 +298,7 @@ class _Search:
         return "held", None
 
 
-def judge_case(examined: Property, target: EvaluatorTarget, case: Case) -> Judgement | TargetError:
+def judge_case(examined: Invariant[T], target: T, case: Case) -> Judgement | TargetError:
     """Return what one saved case shows of the target, a TargetError being an answer like another.
 
     Raises whatever a check raises for a case that is not one of its own.

@@ -1,4 +1,4 @@
-"""The child process that hosts a Python evaluator: `python -m loopcore.testing.host MODULE:OBJECT`.
+"""The child process that hosts a Python target: `python -m loopcore.testing.host MODULE:OBJECT`.
 
 Theory of operation: the pipes of the protocol are moved away from descriptors 0 and 1 before the
 target is imported. What the target prints then goes to a pipe that a thread keeps empty and reports
@@ -7,7 +7,8 @@ answer about the target, with its traceback; the process goes on.
 
 One JSON line in, one out: `{"op": "describe" | "evaluate" | "evaluate_bytes" | "advance", …}` →
 `{"result": …}`, `{"crash": …}`, `{"refused": …}` or `{"misfit": …}` (the result is not JSON), with
-`printed` where the target printed. This protocol is private to `loopcore.testing.targets`.
+`printed` where the target printed. This protocol is private to `loopcore.testing.targets`. The
+operations of other kinds of targets are in modules that call `main` with a host of their own.
 
 Only the standard library is imported, since a process is started for every fresh hash seed.
 """
@@ -50,8 +51,16 @@ class _Run(Protocol):
         ...
 
 
+class Hosting(Protocol):
+    """A target that is hosted."""
+
+    def serve(self, request: Mapping[str, object]) -> object:
+        """Return what the target says to one request; raises whatever the target raises."""
+        ...
+
+
 class Refused(Exception):
-    """The name does not lead to an evaluator."""
+    """The name does not lead to a target."""
 
 
 class Printed:
@@ -87,7 +96,7 @@ class Hosted:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        found = _find(name)
+        found = find_object(name)
         if isinstance(found, type) and hasattr(found, "evaluate"):
             found = cast("Callable[[], object]", found)()
         self._target: object = found
@@ -134,7 +143,7 @@ class Hosted:
         return answers
 
 
-def _find(name: str) -> object:
+def find_object(name: str) -> object:
     """Return the object that `package.module:object` names; raise Refused in one sentence."""
     module_name, _, path = name.partition(":")
     try:
@@ -177,8 +186,8 @@ def _watch_parent(parent: int) -> None:
     os._exit(1)
 
 
-def main(name: str) -> None:
-    """Host the target until the input ends."""
+def main(name: str, host: Callable[[str], Hosting] = Hosted) -> None:
+    """Host the target until the input ends; `host` makes it from its name."""
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
@@ -189,9 +198,9 @@ def main(name: str) -> None:
     # As for `python -m`: modules beside the user are found, and so are installed ones.
     sys.path.insert(0, os.getcwd())
     refusal = ""
-    hosted: Hosted | None = None
+    hosted: Hosting | None = None
     try:
-        hosted = Hosted(name)
+        hosted = host(name)
     except Refused as refused:
         refusal = str(refused)
     except BaseException as error:  # noqa: BLE001 the target's own constructor was called

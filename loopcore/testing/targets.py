@@ -55,12 +55,16 @@ class TargetSpec:
     name: str | None = None
     command: str | None = None
     answer_seconds: float = ANSWER_SECONDS
+    kind: str = "evaluator"
 
     def words(self) -> str:
         """Return the arguments that name the target on a command line."""
+        words = [] if self.kind == "evaluator" else ["--kind", self.kind]
         if self.command is not None:
-            return f"--command {shlex.quote(self.command)}"
-        return "" if self.name is None else shlex.quote(self.name)
+            words += ["--command", self.command]
+        elif self.name is not None:
+            words += [self.name]
+        return shlex.join(words)
 
 
 def load_target(

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from loopcore import __version__
 from loopcore.results import PropertyResult, TargetFacts, VerifyResult
-from loopcore.testing.contract import EvaluatorTarget, Property
+from loopcore.testing.contract import Invariant, T
 from loopcore.testing.examining import TOTALITY, Found, Outcome, examine
 from loopcore.testing.profiles import Profile
 from loopcore.verification.coverage import coverage
@@ -28,7 +28,11 @@ from loopcore.verification.workers import examine_in_workers, workers_can_run
 # Making such a trouble smaller would cost a time limit for each attempt.
 _SLOW_TROUBLES = ("hang", "flood")
 _TOTALITY_NAME = "totality"
-_TOTALITY_STATEMENT = "Any request gives a receipt or a typed error, in bounded time and memory."
+# What totality says of a target, by its kind, where no property of the run has those words.
+_TOTALITY_STATEMENTS: dict[str, str] = {
+    "evaluator": "Any request gives a receipt or a typed error, in bounded time and memory.",
+    "controller": "Any request gives a decision or a typed error, in bounded time and memory.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +66,11 @@ class Verified:
 
 
 def run(
-    target: EvaluatorTarget,
-    properties: Sequence[Property],
+    target: T,
+    properties: Sequence[Invariant[T]],
     profile: Profile,
     *,
+    kind: str = "evaluator",
     seed: int = 0,
     jobs: int = 1,
     on_event: OnEvent = lambda event: None,
@@ -73,6 +78,7 @@ def run(
     """Return the verdicts on a target, also when it was interrupted by KeyboardInterrupt.
 
     Arguments:
+        kind: what the target is, a key of `loopcore.testing.kinds.KINDS`.
         jobs: processes to spread the properties over; the verdicts do not depend on it. One is
             used where the target or the properties cannot be opened in another process.
 
@@ -126,11 +132,11 @@ def run(
             )
             name = file_name(counterexample)
             counterexamples[name] = counterexample
-        results.append(_result(outcome, known.get(outcome.property_id), name))
+        results.append(_result(outcome, known.get(outcome.property_id), name, kind))
     result = VerifyResult(
         loopcore_version=__version__,
         target=facts,
-        kind="evaluator",
+        kind=kind,
         profile=profile.name,
         seed=seed,
         properties=tuple(results),
@@ -142,8 +148,8 @@ def run(
 
 
 def _outcomes(
-    target: EvaluatorTarget,
-    properties: Sequence[Property],
+    target: T,
+    properties: Sequence[Invariant[T]],
     profile: Profile,
     *,
     seed: int,
@@ -159,9 +165,7 @@ def _outcomes(
         yield examine(each, target, profile, seed)
 
 
-def _smaller(
-    found: Found, judge: Property, target: EvaluatorTarget, profile: Profile, seed: int
-) -> Found:
+def _smaller(found: Found, judge: Invariant[T], target: T, profile: Profile, seed: int) -> Found:
     """Return the smallest case of a trouble that the same search finds in the shrinking time."""
     if found.kind in _SLOW_TROUBLES:
         return found
@@ -187,12 +191,12 @@ def printable(text: str) -> str:
 
 
 def _result(
-    outcome: Outcome, examined: Property | None, counterexample: str | None
+    outcome: Outcome, examined: Invariant[T] | None, counterexample: str | None, kind: str
 ) -> PropertyResult:
     return PropertyResult(
         id=outcome.property_id,
         name=_TOTALITY_NAME if examined is None else examined.name,
-        statement=_TOTALITY_STATEMENT if examined is None else examined.statement,
+        statement=_TOTALITY_STATEMENTS[kind] if examined is None else examined.statement,
         verdict=outcome.verdict,
         reason=None if outcome.reason is None else printable(outcome.reason),
         examples=outcome.examples,

@@ -20,8 +20,8 @@ import msgspec
 from loopcore.errors import InputError, TargetError, UsageError
 from loopcore.files import write_whole
 from loopcore.results import TargetFacts, Verdict
-from loopcore.testing.contract import EvaluatorTarget, Property
-from loopcore.testing.examining import TOTALITY, judge_case, unmet_need
+from loopcore.testing.contract import Invariant, T
+from loopcore.testing.examining import TOTALITY, judge_case
 
 FILE_BYTES_MAX = 2**28
 _NAME_DIGITS = 12
@@ -90,9 +90,7 @@ def read_counterexample(path: Path) -> Counterexample:
         raise InputError("malformed", f"{path} is no counterexample: {words}") from None
 
 
-def rerun(
-    counterexample: Counterexample, target: EvaluatorTarget, properties: Sequence[Property]
-) -> Rerun:
+def rerun(counterexample: Counterexample, target: T, properties: Sequence[Invariant[T]]) -> Rerun:
     """Return what the saved case shows of the target.
 
     Raises UsageError when there is no such property, and InputError when the case is not its own.
@@ -103,7 +101,10 @@ def rerun(
     name = counterexample.property
     if name not in (judge.id, TOTALITY):
         raise UsageError(f"{judge.id} does not judge for {name!r}")
-    lack = unmet_need(judge.needs, target)
+    try:
+        lack = judge.lack(target)
+    except TargetError as error:
+        return _failed(name, error)
     if lack is not None:
         return Rerun(property_id=name, verdict="not applicable", reason=lack)
     try:
@@ -112,8 +113,7 @@ def rerun(
         words = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError("malformed", f"this is no case of {judge.id} ({words[:200]})") from None
     if isinstance(seen, TargetError):
-        verdict: Verdict = "broken" if name == TOTALITY else "unknown"
-        return Rerun(property_id=name, verdict=verdict, reason=f"{seen.kind}: {seen.message}")
+        return _failed(name, seen)
     if name == TOTALITY != judge.id:
         return Rerun(property_id=name, verdict="held")
     if seen.finding is not None:
@@ -129,3 +129,8 @@ def rerun(
             property_id=name, verdict="unknown", reason="the case does not exercise the property"
         )
     return Rerun(property_id=name, verdict="held")
+
+
+def _failed(name: str, error: TargetError) -> Rerun:
+    verdict: Verdict = "broken" if name == TOTALITY else "unknown"
+    return Rerun(property_id=name, verdict=verdict, reason=f"{error.kind}: {error.message}")

@@ -15,32 +15,40 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
+from typing import TypeAlias
 
 from loopcore.errors import EnvironmentFault, LoopcoreError
 from loopcore.process import end_children
-from loopcore.suite import TargetSpec, open_target
-from loopcore.testing.contract import EvaluatorTarget, Property
+from loopcore.suite import TargetSpec
+from loopcore.testing.contract import Invariant, T
 from loopcore.testing.examining import Outcome, examine
+from loopcore.testing.kinds import CONTROLLERS, EVALUATORS, Kind
 from loopcore.testing.profiles import Profile
 
 _ENDED_STATUS = 1
 
-# The target of this worker; it is opened once and serves every property that comes here.
-_opened: list[EvaluatorTarget] = []
+# What holds the target of this worker to a property by its id.
+_Examine: TypeAlias = "Callable[[str, Profile, int], Outcome]"
+# The target of this worker is opened once and serves every property that comes here.
+_opened: list[_Examine] = []
 
 
-def workers_can_run(target: EvaluatorTarget, properties: Sequence[Property]) -> bool:
+def workers_can_run(target: T, properties: Sequence[Invariant[T]]) -> bool:
     """Return whether another process can open the target and find the properties by name."""
     spec: object = getattr(target, "spec", None)
-    return isinstance(spec, TargetSpec) and all(_catalogue().get(p.id) is p for p in properties)
+    if not isinstance(spec, TargetSpec):
+        return False
+    kind = CONTROLLERS if spec.kind == CONTROLLERS.name else EVALUATORS
+    known = {each.id: each for each in kind.catalogue()}
+    return all(known.get(each.id) is each for each in properties)
 
 
 def examine_in_workers(
-    target: EvaluatorTarget, properties: Sequence[Property], profile: Profile, seed: int, jobs: int
+    target: T, properties: Sequence[Invariant[T]], profile: Profile, seed: int, jobs: int
 ) -> Iterator[Outcome]:
     """Yield the outcome of every property as it is ready.
 
@@ -70,23 +78,25 @@ def examine_in_workers(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _catalogue() -> dict[str, Property]:
-    from loopcore.testing.checks import CATALOGUE
-
-    return {each.id: each for each in CATALOGUE}
-
-
 def _prepare(spec: TargetSpec) -> None:
     """Make this worker ready: its signals, its watch over the parent, its target."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_watch_parent, daemon=True).start()
-    _opened.append(open_target(spec))
+    if spec.kind == CONTROLLERS.name:
+        _opened.append(_examiner(CONTROLLERS, spec))
+    else:
+        _opened.append(_examiner(EVALUATORS, spec))
+
+
+def _examiner(kind: Kind[T], spec: TargetSpec) -> _Examine:
+    target, catalogue = kind.open(spec), {each.id: each for each in kind.catalogue()}
+    return lambda name, profile, seed: examine(catalogue[name], target, profile, seed)
 
 
 def _examine(property_id: str, profile: Profile, seed: int) -> Outcome:
     try:
-        return examine(_catalogue()[property_id], _opened[0], profile, seed)
+        return _opened[0](property_id, profile, seed)
     except LoopcoreError as error:
         return Outcome(property_id=property_id, verdict="unknown", reason=str(error))
 

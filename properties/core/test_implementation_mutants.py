@@ -30,7 +30,7 @@ MUTANTS = load_mutants()
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
 SAMPLE = (
     "evaluator-deadline-strict",
-    "evaluator-finish-old-proof",
+    "evaluator-duplicate-evidence-unchecked",
     "evaluator-cycle-off-by-one",
     "decoding-duplicate-key-last-wins",
     "receipts-digest-only",

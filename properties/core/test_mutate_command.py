@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loopcore.cli import main
 from loopcore.mutation import engine
-from loopcore.mutation.cases import load_trace_cases
-from loopcore.results import MutateResult, read_result
+from loopcore.mutation.cases import TraceCase, judge_trace_case, load_trace_cases
+from loopcore.mutation.mutants import load_mutants
+from loopcore.results import MutateResult, TraceCaseResult, read_result
 
 ONLY = "baseline,swap-first-two,receipts-digest-only"
 
@@ -49,12 +51,9 @@ def test_the_quick_choice_says_that_it_is_a_subset_and_repeats() -> None:
 def test_a_disagreeing_case_is_exit_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    judge = engine.judge_trace_case
 
-    def spoil(case: engine.TraceCase) -> object:
-        import msgspec
-
-        return judge(msgspec.structs.replace(case, expected={"terminal": "completed?"}))
+    def spoil(case: TraceCase) -> TraceCaseResult:
+        return judge_trace_case(msgspec.structs.replace(case, expected={"terminal": "completed?"}))
 
     monkeypatch.setattr(engine, "judge_trace_case", spoil)
     assert main(["mutate", "--only", "baseline", "--out", str(tmp_path)]) == 1
@@ -64,11 +63,9 @@ def test_a_disagreeing_case_is_exit_1(
 def test_a_surviving_mutant_is_exit_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import msgspec
-
     able = [
         msgspec.structs.replace(each, equivalent=None)
-        for each in engine.load_mutants()
+        for each in load_mutants()
         if each.id == "evaluator-unbounded-too-low"
     ]
     monkeypatch.setattr(engine, "load_mutants", lambda: tuple(able))
@@ -118,7 +115,7 @@ def test_a_target_that_disagrees_with_the_vectors_is_exit_1(
 
 
 def test_an_interruption_keeps_what_was_finished(tmp_path: Path) -> None:
-    names = ",".join(each.id for each in engine.load_mutants()[:40])
+    names = ",".join(each.id for each in load_mutants()[:40])
     words = [sys.executable, "-m", "loopcore", "mutate", "--only", names, "--jobs", "1"]
     with subprocess.Popen(
         [*words, "--out", str(tmp_path)],

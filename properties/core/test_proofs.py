@@ -6,7 +6,7 @@ understood is unknown.
 """
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -22,7 +22,7 @@ from loopcore.verification.proofs.finite import exhaust_cycles, exhaust_winner
 from loopcore.verification.proofs.results import Counterexample, TheoremResult
 from loopcore.verification.proofs.small_scope import exhaust_small_scope
 from loopcore.verification.proofs.solver import solve
-from loopcore.verification.proofs.stepping import symbolic_step
+from loopcore.verification.proofs.stepping import SymbolicStep, symbolic_step
 from loopcore.verification.proofs.subject import Subject, comparable, present_subject
 from loopcore.verification.proofs.symbolic import prove_step, prove_unrolled
 from loopcore.verification.proofs.theorems import THEOREMS
@@ -221,6 +221,17 @@ def test_a_source_that_is_not_understood_is_unknown_and_never_proved(
     results.append(prove_unrolled(subject, EXTENDED))
     assert {result.verdict for result in results} == {"unknown"}
     assert all("not translated" in (result.reason or "") for result in results)
+
+
+def test_a_theorem_whose_assumptions_have_no_example_is_unknown() -> None:
+    def contradict(step: SymbolicStep) -> dict[str, str]:
+        step.script.require("false")
+        return {"anything": "false"}
+
+    theorem = replace(BY_NAME["rules"], obligations=contradict)
+    result = prove_step(present_subject(), EXTENDED, theorem)
+    assert result.verdict == "unknown"
+    assert "no example" in (result.reason or "")
 
 
 @pytest.mark.parametrize("release", RELEASES)

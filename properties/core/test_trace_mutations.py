@@ -22,9 +22,11 @@ from loopcore.mutation.cases import (
     naive_answer,
     verdict,
 )
-from loopcore.mutation.operators import TEXT_OPERATORS, VALUE_OPERATORS, apply, compact
+from loopcore.mutation.operators import VALUE_OPERATORS, apply, compact
+from loopcore.mutation.text_operators import TEXT_OPERATORS
 from loopcore.mutation.values import DataError, array, record
 from loopcore.testing import naive
+from loopcore.testing.naive_wire import RELEASES
 
 CASES = load_trace_cases()
 EVALUATED = [case for case in CASES if case.form != "receipt"]
@@ -81,7 +83,7 @@ def test_every_base_is_a_well_formed_trace() -> None:
 def test_there_are_cases_of_every_terminal_and_every_code() -> None:
     told = {str(case.expected.get("terminal", "")) for case in EVALUATED}
     told |= {str(case.expected.get("code", "")) for case in EVALUATED}
-    terminals = {name for release in naive.RELEASES for name in naive.precedence(release)}
+    terminals = {name for release in RELEASES for name in naive.precedence(release)}
     codes = {
         "post_terminal_step",
         "sequence_gap",

@@ -155,15 +155,15 @@ def test_5_1_exactly_the_permitted_number_passes(limit: int, bound: str) -> None
     assert verdict(LAB, *over) == ended(terminal, limit + 1)
 
 
-WRONG_LIMITS = (
-    st.none()
-    | st.booleans()
-    | st.integers(max_value=-1)
-    | st.integers(min_value=2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(codec="utf-8"), max_size=8)
-    | st.just([])
-    | st.just({})
+WRONG_LIMITS: st.SearchStrategy[object] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(max_value=-1),
+    st.integers(min_value=2**53),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(codec="utf-8"), max_size=8),
+    st.lists(st.none(), max_size=1),
+    st.dictionaries(st.just("limit"), st.none(), max_size=1),
 )
 REQUIRED_LIMITS = st.sampled_from(
     (

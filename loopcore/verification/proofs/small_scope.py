@@ -15,11 +15,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
 import msgspec
 
+from loopcore.errors import EnvironmentFault
 from loopcore.models import Policy, Step
 from loopcore.testing.alphabet import (
     ALPHABET,
@@ -109,6 +111,8 @@ def _parts(subject: Subject, release: str, length: int, jobs: int) -> Iterable[C
         futures = [pool.submit(compare_traces, subject, release, length, first) for first in firsts]
         try:
             yield from (future.result() for future in futures)
+        except BrokenProcessPool:
+            raise EnvironmentFault("a process of the small scope was killed") from None
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -191,3 +191,9 @@ def fired_rules(execution: Execution, step: str) -> dict[str, str]:
     return {
         rule: execution.script.define(disjunction(terms), "Bool") for rule, terms in fired.items()
     }
+
+
+def unchanged(env: Environment) -> str:
+    """Return the term of whether the attributes are those before the step."""
+    after = parts_of(env)
+    return conjunction(equal(after[name], term) for name, term in RUN_PARTS.items())

@@ -27,6 +27,7 @@ from loopcore.testing.building import SHORT_NAMES
 from loopcore.testing.naive import TOTALS, evaluate
 from loopcore.testing.naive_wire import RELEASES
 from loopcore.verification.proofs.execution import Execution
+from loopcore.verification.proofs.relations import Obligations
 from loopcore.verification.proofs.results import Counterexample, TheoremResult
 from loopcore.verification.proofs.solver import Answer, solve
 from loopcore.verification.proofs.specification import Demand, demand, prefix_before
@@ -39,9 +40,10 @@ from loopcore.verification.proofs.terms import (
     conjunction,
     disjunction,
     equal,
+    implies,
     negation,
 )
-from loopcore.verification.proofs.theorems import THEOREMS, Obligations, Theorem, implies
+from loopcore.verification.proofs.theorems import THEOREMS, Theorem
 from loopcore.verification.proofs.unknowns import declare_policy, declare_step, trace_of
 
 EVIDENCE_A_STEP_MAX = 4

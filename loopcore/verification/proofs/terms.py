@@ -226,3 +226,8 @@ def integer(value: int) -> str:
 def between(low: int, term: str, high: int) -> str:
     """Return a term that is true when an integer lies in a range, both ends included."""
     return f"(<= {integer(low)} {term} {integer(high)})"
+
+
+def implies(condition: str, conclusion: str) -> str:
+    """Return the term that a condition brings a conclusion."""
+    return disjunction((negation(condition), conclusion))

@@ -13,34 +13,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopcore.terminals import STEP_ERRORS
-from loopcore.testing.building import bounds_of
 from loopcore.testing.naive import BOUNDS, TOTALS, precedence
 from loopcore.testing.naive_wire import INTEGER_MAX
 from loopcore.verification.proofs.execution import Execution
+from loopcore.verification.proofs.relations import Obligations, loosening, shifting, storing
 from loopcore.verification.proofs.specification import evidence_of, is_kind, is_outcome
 from loopcore.verification.proofs.stepping import (
-    RUN_PARTS,
     STEP,
     SymbolicStep,
-    fired_rules,
     invariant,
     parts_of,
+    unchanged,
 )
 from loopcore.verification.proofs.terms import (
     NONE,
-    TRUE,
     Number,
     Row,
     conjunction,
     count,
     disjunction,
     equal,
+    implies,
     negation,
 )
-from loopcore.verification.proofs.translation import Environment
-from loopcore.verification.proofs.unknowns import PROOF, declare_policy
-
-Obligations = dict[str, str]
+from loopcore.verification.proofs.unknowns import PROOF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +47,6 @@ class Theorem:
     properties: tuple[str, ...]
     statement: str
     obligations: Callable[[SymbolicStep], Obligations]
-
-
-def implies(condition: str, conclusion: str) -> str:
-    """Return the term that a condition brings a conclusion."""
-    return disjunction((negation(condition), conclusion))
-
-
-def _unchanged(env: Environment) -> str:
-    after = parts_of(env)
-    return conjunction(equal(after[name], term) for name, term in RUN_PARTS.items())
 
 
 def totality(step: SymbolicStep) -> Obligations:
@@ -100,7 +86,7 @@ def refusals(step: SymbolicStep) -> Obligations:
             for left in exits
         },
         **{
-            f"{left.code} changes nothing": implies(left.guard, _unchanged(left.env))
+            f"{left.code} changes nothing": implies(left.guard, unchanged(left.env))
             for left in exits
         },
         **{f"no code {e.code}": negation(e.guard) for e in exits if e.code not in codes},
@@ -259,97 +245,6 @@ def waiting(step: SymbolicStep) -> Obligations:
             implies(each.guard, step.execution.expressions.same(each.pair, pair, is_identity=False))
             for each in step.execution.expressions.observations
         ),
-    }
-
-
-def storing(step: SymbolicStep) -> Obligations:
-    """What a call of `decide` stores is what the next one loads: no steps, no change."""
-    idle = Execution(step.execution.subject, step.script, step.release)
-    env, guard = idle.decide(step.env, ())
-    return {"nothing changes": _unchanged(env), "nothing raises": equal(guard, TRUE)}
-
-
-def _second(step: SymbolicStep, env: Environment) -> tuple[Execution, Environment, str]:
-    """Return a second run of the source over other attributes; both detectors answer alike."""
-    second = Execution(step.execution.subject, step.script, step.release)
-    after, taken = second.decide(env, (STEP,))
-    ours, theirs = step.execution.expressions.observations, second.expressions.observations
-    for one, other in zip(ours, theirs, strict=True):
-        step.script.require(equal(one.found, other.found))
-    return second, after, taken
-
-
-def loosening(step: SymbolicStep) -> Obligations:
-    """A policy with looser bounds refuses the same steps and never ends a run earlier."""
-    script, release = step.script, step.release
-    loose = declare_policy(script, release, "loose")
-    for field in bounds_of(release):
-        wider = f"(<= policy.{field} loose.{field})"
-        if field not in ("deadline_unix_ms",) and f"loose.{field}" in loose:
-            number = loose[f"loose.{field}"]
-            if isinstance(number, Number) and number.nullable:
-                both = conjunction((negation(equal(f"policy.{field}", NONE)), wider))
-                wider = disjunction((equal(f"loose.{field}", NONE), both))
-        script.require(wider)
-    for field in ("started_at_unix_ms", "initial_state_sha256", "max_cycle_length"):
-        script.require(equal(f"policy.{field}", f"loose.{field}"))
-    script.require(equal("policy.cycle_repeats", "loose.cycle_repeats"))
-    under = {f"policy.{name.partition('.')[2]}": value for name, value in loose.items()}
-    second, after, taken = _second(step, {**step.env, **under})
-    tight, wide = parts_of(step.after), parts_of(after)
-    same = [
-        equal(left.guard, right.guard)
-        for left, right in zip(step.execution.exits, second.exits, strict=True)
-    ]
-    counters = [equal(tight[name], wide[name]) for name in tight if name != "terminal"]
-    return {
-        "the same steps are refused": conjunction((*same, equal(step.taken, taken))),
-        "the counters are the same": implies(taken, conjunction(counters)),
-        "no terminal earlier": implies(
-            conjunction((taken, negation(equal(wide["terminal"], NONE)))),
-            negation(equal(tight["terminal"], NONE)),
-        ),
-        "no rule more": implies(
-            taken,
-            conjunction(
-                implies(term, step.fired[rule]) for rule, term in fired_rules(second, STEP).items()
-            ),
-        ),
-    }
-
-
-def shifting(step: SymbolicStep) -> Obligations:
-    """Shifting every time by the same amount changes no decision."""
-    script = step.script
-    script.declare("shift", "Int")
-    shifted = dict(step.env)
-    for name in ("policy.started_at_unix_ms", "policy.deadline_unix_ms", "self._ended_at"):
-        number = step.env[name]
-        assert isinstance(number, Number)
-        shifted[name] = Number(script.define(f"(+ {number.term} shift)", "Int"))
-    time = f"{STEP}.completed_at_unix_ms"
-    shifted[time] = Number(script.define(f"(+ {time} shift)", "Int"))
-    for name in ("policy.started_at_unix_ms", time, "policy.deadline_unix_ms"):
-        term = shifted[name]
-        assert isinstance(term, Number)
-        script.require(f"(<= 0 {term.term} {INTEGER_MAX})")
-    second, after, taken = _second(step, shifted)
-    ours, theirs = parts_of(step.after), parts_of(after)
-    fired = fired_rules(second, STEP)
-    return {
-        "the same steps are refused": conjunction(
-            (
-                equal(step.taken, taken),
-                *(
-                    equal(left.guard, right.guard)
-                    for left, right in zip(step.execution.exits, second.exits, strict=True)
-                ),
-            )
-        ),
-        "the same rules fire": conjunction(
-            equal(term, fired[rule]) for rule, term in step.fired.items()
-        ),
-        "the same terminal": implies(taken, equal(ours["terminal"], theirs["terminal"])),
     }
 
 

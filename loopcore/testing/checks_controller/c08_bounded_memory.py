@@ -1,0 +1,139 @@
+"""C08: the memory of a controller does not grow with the run."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import cast
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from loopcore.testing.checks_controller.generating import ALL_OFF
+from loopcore.testing.checks_controller.playing import Fields, go_on, limits_for
+from loopcore.testing.contract import Case, Json, Judgement
+from loopcore.testing.controller_contract import ControllerProperty, ControllerTarget
+
+# Turns at which memory is read; what still grows in each part is not the warming up of anything.
+_SHORT = (60, 120, 180, 240)
+_LONG = (1_000, 6_000, 11_000, 16_000, 20_000)
+# One case in so many is long. Small things that pile up are seen in a child process only there.
+_LONG_EVERY = 200
+_BULK = (16, 256, 4_096)
+_FRESH_FIELDS = ("tool", "arguments", "result", "state_fingerprint", "error_class")
+_PROBE_TURNS = 200
+_LIMITS: Fields = {
+    **ALL_OFF,
+    # Detectors are on, so that they remember, and can never fire on what is always new.
+    "repeat": 3,
+    "error_streak": 3,
+    "cycle_max": 6,
+    "cycle_repeats": 3,
+    "max_model_calls": 10**9,
+    "tools": {"wait": {"wait": True}},
+}
+
+
+@st.composite
+def _cases(draw: DrawFn) -> Case:
+    """Draw what is new in each turn of a run, and how large it is."""
+    fresh = draw(st.sets(st.sampled_from(_FRESH_FIELDS[3:])))
+    return {
+        # Without these two the guards that know nothing else would stop.
+        "new": [*_FRESH_FIELDS[:3], *sorted(fresh)],
+        "bytes": draw(st.sampled_from(_BULK)),
+        "claims": draw(st.sampled_from((None, "refused", "pending"))),
+        "progress": draw(st.sampled_from((None, 0, 1))),
+        "step": draw(st.integers(1, 40)),
+        "turns": list(_LONG if draw(st.integers(1, _LONG_EVERY)) == _LONG_EVERY else _SHORT),
+    }
+
+
+def _turn(case: Case, number: int) -> list[Fields]:
+    """Return the observations of one turn."""
+    new = cast("list[str]", case["new"])
+    filling = "x" * cast("int", case["bytes"])
+    seen: Fields = {"turn": number * cast("int", case["step"]), "action": 1}
+    for name in _FRESH_FIELDS:
+        if name in new:
+            seen[name] = f"{name} {number}"
+    seen["arguments"] = {"place": number, "text": filling}
+    seen["result"] = f"{number} {filling}"
+    seen["usage"] = {"model_calls": 1}
+    if case["progress"] is not None:
+        seen["progress"] = case["progress"]
+    if case["claims"] is not None:
+        seen["claims_done"] = True
+        seen["verified"] = False if case["claims"] == "refused" else None
+    return [seen, {"turn": seen["turn"], "action": 2, "tool": "wait"}]
+
+
+def _judge(target: ControllerTarget, case: Case) -> Judgement:
+    limits = limits_for(target, {**_LIMITS, "error_streak": None})
+    marks = cast("list[int]", case["turns"])
+    held: list[int] = []
+    target.start(cast("Json", limits))
+    number = 0
+    try:
+        for mark in marks:
+            while number < mark:
+                number += 1
+                go_on(target, _turn(case, number))
+            now = target.memory()
+            assert now is not None
+            held.append(now)
+    finally:
+        target.release_memory_meter()
+    growth = [later - earlier for earlier, later in pairwise(held)]
+    if all(grown > target.memory_noise_bytes for grown in growth):
+        finding = (
+            f"memory grew in every part between turns {', '.join(map(str, marks))}, by "
+            f"{sum(growth):,} bytes in all"
+        )
+        expected = f"at most {target.memory_noise_bytes} bytes in some part"
+        return Judgement(finding=finding, expected=expected, got=growth)
+    return Judgement(labels=("run:long" if marks[-1] == _LONG[-1] else "run:short",))
+
+
+def _applies(target: ControllerTarget) -> str | None:
+    case: Case = dict(_example(_SHORT))
+    target.start(cast("Json", limits_for(target, {**_LIMITS, "error_streak": None})))
+    for number in range(1, _PROBE_TURNS + 1):
+        if any(said.decision == "stop" for said in go_on(target, _turn(case, number))):
+            return f"it ends every run, here in turn {number}, so that no run is long"
+    known = target.memory() is not None
+    target.release_memory_meter()
+    return None if known else "the memory of a process cannot be read on this machine"
+
+
+def _example(turns: tuple[int, ...], **changes: object) -> Case:
+    case: Case = {
+        "new": list(_FRESH_FIELDS),
+        "bytes": 16,
+        "claims": None,
+        "progress": 0,
+        "step": 1,
+        "turns": list(turns),
+    }
+    return {**case, **changes}
+
+
+PROPERTY = ControllerProperty(
+    id="C08",
+    name="bounded-memory",
+    statement="What a controller holds in memory does not grow with the length of the run.",
+    prevents=(
+        "A guard beside a long-running agent remembers every call and result, and the agent dies "
+        "of its guard after a week."
+    ),
+    mutants=("detectors-cycle-history-unbounded", "levels-turn-actions-kept"),
+    judges_stops=False,
+    cases=_cases,
+    judge=_judge,
+    examples=(
+        _example(_SHORT),
+        _example(_SHORT, bytes=4_096, claims="refused"),
+        _example(_LONG),
+    ),
+    goals=lambda target: frozenset({"run:short", "run:long"}),
+    applies=_applies,
+)
