@@ -13,13 +13,13 @@ Source: spec evaluator, section 6; spec verification, section 1.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
 from loopcore import __version__
+from loopcore.cli.streams import abandon_output, flush_output, take_closed
 from loopcore.errors import EnvironmentFault, InputError, LoopcoreError, UsageError
 
 EXIT_OK = 0
@@ -59,7 +59,23 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status. Never shows a traceback for what a user typed."""
+    take_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = _answered(words)
+    except KeyboardInterrupt:
+        complain("interrupted")
+        status = EXIT_INTERRUPTED
+    failure = flush_output()
+    if failure is None or isinstance(failure, BrokenPipeError):
+        # A reader who has gone away read complete lines, and knows that it stopped.
+        return status
+    complain(f"standard output: {failure.strerror or failure}")
+    return EXIT_INPUT
+
+
+def _answered(words: list[str]) -> int:
+    """Do what the words ask; return the exit status."""
     if not words or words[0] not in COMMANDS:
         return _overview(words)
     name = words[0]
@@ -82,16 +98,11 @@ class _Parser(argparse.ArgumentParser):
 
 def _guarded(command: Command, options: argparse.Namespace) -> int:
     try:
-        status = command.run(options)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        complain("interrupted")
-        return EXIT_INTERRUPTED
+        return command.run(options)
     except BrokenPipeError:
-        # The reader has gone away; what it read so far was complete lines. Python would complain
-        # once more while it closes standard output, so that is pointed elsewhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
+        # Whoever read standard output has gone away before the command knew its status.
+        abandon_output()
+        return EXIT_UNKNOWN
     except (InputError, UsageError) as error:
         complain(str(error))
         return EXIT_INPUT
@@ -99,13 +110,15 @@ def _guarded(command: Command, options: argparse.Namespace) -> int:
         complain(str(error))
         return EXIT_INPUT
     except OSError as error:
+        # An error of a file has its name; one without comes again from standard output itself.
         place = f"{error.filename}: " if error.filename else ""
+        if not place and flush_output() is not None:
+            place = "standard output: "
         complain(f"{place}{error.strerror or error}")
         return EXIT_INPUT
     except LoopcoreError as error:
         complain(str(error))
         return EXIT_UNKNOWN
-    return status
 
 
 def complain(sentence: str) -> None:

@@ -49,13 +49,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_batch(path: str) -> int:
+    unwritten: OSError | None = None
     with open_source(path, sys.stdin.buffer) as source:
         for answer in evaluate_batch(source):
-            if isinstance(answer, InputError):
-                _write(canonical({"error": answer.as_dict()}))
-            else:
-                _write(canonical(answer))
-    return EXIT_OK
+            failed = isinstance(answer, InputError)
+            try:
+                _write(canonical({"error": answer.as_dict()} if failed else answer))
+            except OSError as error:
+                # Inside the block it would be taken for an error of the file that is read.
+                unwritten = error
+                break
+    if unwritten is None or isinstance(unwritten, BrokenPipeError):
+        return EXIT_OK
+    raise unwritten
 
 
 def _write(line: bytes) -> None:

@@ -113,8 +113,19 @@ def _ask(target: EvaluatorTarget, vector: Vector) -> Record | None:
     if len(parts) != len((_HEAD, _MIDDLE)) or not all(_is_json(part) for part in parts):
         return None
     # A request may be answered without its id where the line as a whole is refused.
-    request = b'{"id":1,"op":"evaluate","policy":%b,"steps":%b}' % (parts[0], parts[1])
-    return target.evaluate_line(request)
+    request = b'"op":"evaluate","policy":%b,"steps":%b}' % (parts[0], parts[1])
+    # A number of thousands of digits is JSON, but hides the id from a reader in Python.
+    identity = b'{"id":1,' if _is_readable(data) else b"{"
+    return target.evaluate_line(identity + request)
+
+
+def _is_readable(data: bytes) -> bool:
+    """Return whether Python reads the numbers of a text that is JSON."""
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_json(data: bytes) -> bool:

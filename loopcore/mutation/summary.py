@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
+from loopcore.mutation.tables import GENERATED
 from loopcore.results import MutantResult, MutateResult
 
 _SHOWN_MAX = 20
@@ -32,10 +33,13 @@ def _figures(result: MutateResult) -> list[str]:
     counts = Counter(each.verdict for each in result.mutants)
     words = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     lines = [f"mutants      {len(result.mutants)}: {words or 'none was judged'}"]
-    alone = Counter(each.killed_by[0] for each in result.mutants if len(each.killed_by) == 1)
+    # Generated mutants are judged until the first kill only, so they tell nothing about the others.
+    full = [each for each in result.mutants if not each.id.startswith(GENERATED)]
+    alone = Counter(each.killed_by[0] for each in full if len(each.killed_by) == 1)
     named = ", ".join(f"{name} ({count})" for name, count in sorted(alone.items()))
+    lines.append(f"             {len(full)} of them by hand, held to every judge; of these:")
     lines.append(f"kill alone   {named or 'none'}")
-    useful = {name for each in result.mutants for name in each.killed_by}
+    useful = {name for each in full for name in each.killed_by}
     idle = [name for name in result.properties if name not in useful]
     lines.append(f"kill nothing {', '.join(idle) or 'none'}")
     lines += _speed([each for each in result.mutants if each.verdict == "killed"])

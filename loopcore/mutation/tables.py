@@ -15,6 +15,8 @@ from itertools import pairwise
 
 from loopcore.mutation.mutants import Mutant
 
+# How the id of every generated mutant begins.
+GENERATED = "table-"
 _UNFIRED = "input_exhausted"
 # The counted rules, each with the place of its figure in a row of deltas.
 _COUNTED = {
@@ -32,7 +34,7 @@ def generate_mutants() -> tuple[Mutant, ...]:
 
 def _mutant(name: str, lines: str, reason: str, equivalent: str | None = None) -> Mutant:
     return Mutant(
-        id=f"table-{name}",
+        id=f"{GENERATED}{name}",
         module="terminals",
         text=None,
         replacement=lines,

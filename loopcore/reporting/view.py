@@ -16,8 +16,8 @@ REPORT_SCHEMA = "loopcore/report/1"
 UNKNOWN = "unknown"
 
 Tone = Literal["plain", "good", "bad", "doubt"]
-# What the whole report says: `survived` means that nothing is broken but a planted fault was missed;
-# `nothing` means that no property was verified.
+# What the whole report says. `survived`: nothing is broken, but a planted fault was missed;
+# `nothing`: no property was verified.
 Outcome = Literal["held", "broken", "survived", "unknown", "nothing"]
 
 

@@ -1,9 +1,10 @@
 """The contract between controllers under test and their properties.
 
 Theory of operation: a controller is seen through its protocol alone: a run is begun with limits,
-and each observation is answered by a decision. A property plays whole runs and judges the decisions.
-A controller is never judged on inputs that it does not declare (`needs`), and a warning is never a
-stop: where one of these leaves nothing to judge, the property is not applicable, with the reason.
+and each observation is answered by a decision. A property plays whole runs and judges what was
+decided. A controller is never judged on inputs that it does not declare (`needs`), and a warning is
+never a stop: where one of these leaves nothing to judge, the property is not applicable, with the
+reason.
 
 Choices: the protocol does not say whether a controller has a step bound or a gate of its own. A
 target that describes itself by the name of a level (A to D) or of a variant (`consecutive-3`,
@@ -84,8 +85,7 @@ def is_level(target: ControllerTarget, names: str) -> bool:
 
 
 def is_repetition_guard(target: ControllerTarget) -> bool:
-    """Return whether the target says that it is `consecutive-K` or `total-K`, with or without
-    `-result`: guards that know a repeated call and no other bound."""
+    """Return whether the target says that it is `consecutive-K` or `total-K`, with any ending."""
     return _REPEATED.fullmatch(target.name) is not None
 
 

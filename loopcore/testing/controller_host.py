@@ -1,4 +1,4 @@
-"""The child process that hosts a Python controller: `python -m loopcore.testing.controller_host M:F`.
+"""The child process that hosts a Python controller, made by `package.module:factory`.
 
 Theory of operation: `loopcore.testing.host` guards the pipes; here are the operations of a
 controller. The factory is called once, without arguments, and what it returns is told `start` for
@@ -69,8 +69,8 @@ class HostedController:
             self._controller.start(limits if self._typed else _plain(limits))
             return {"ok": True}
         if operation == "propose":
-            propose = cast("Callable[[object], object]", getattr(self._controller, "propose"))
-            return _decision(propose(request["call"]))
+            propose: object = getattr(self._controller, "propose", None)
+            return _decision(cast("Callable[[object], object]", propose)(request["call"]))
         observation = request["observation"]
         if self._typed:
             try:
@@ -81,7 +81,8 @@ class HostedController:
 
     def _describe(self) -> object:
         describe: object = getattr(self._controller, "describe", None)
-        said = cast("Callable[[], object]", describe)() if callable(describe) else {}
+        nothing: object = {}
+        said = cast("Callable[[], object]", describe)() if callable(describe) else nothing
         if not isinstance(said, Mapping):
             raise Refused(f"describe() of {self._name} returns no dict")
         module = sys.modules[self._name.partition(":")[0]]
@@ -89,7 +90,7 @@ class HostedController:
         return {"name": self._name, "version": version, **cast("dict[str, object]", said)}
 
 
-def _takes_limits(start: Callable[..., object]) -> bool:
+def _takes_limits(start: Callable[[object], object]) -> bool:
     """Return whether the first argument is annotated with our own limits."""
     try:
         parameters = list(inspect.signature(start).parameters.values())

@@ -66,7 +66,7 @@ class Channel(Protocol):
 class LineController:
     """A controller that answers request lines; the base of all the others."""
 
-    releases = (PROTOCOL,)
+    releases: tuple[str, ...] = (PROTOCOL,)
     wire: Literal["bytes", "values"] = "bytes"
     memory_noise_bytes = _RESIDENT_NOISE_BYTES
 
@@ -136,7 +136,8 @@ class LineController:
 
     def _decided(self, said: dict[str, object], asked: bytes) -> Decision:
         """Return an answer as a decision; raise TargetError where it is none."""
-        kind = next((name for name in DECISIONS if name == said.get("decision")), None)
+        kinds = [name for name in DECISIONS if name == said.get("decision")]
+        kind: DecisionKind | None = kinds[0] if kinds else None
         if kind is None:
             self._refuse(f"its answer is no decision: {cut(said)}", asked)
         reason, strategy = said.get("reason"), said.get("strategy")
@@ -154,3 +155,8 @@ class LineController:
         # Nothing that it still says can be taken for an answer to a later request.
         self._channel.discard()
         refuse(message, asked)
+
+
+def _spelled(value: object) -> bytes:
+    """Return plain values as JSON text; ASCII, so that unpaired surrogates can be sent."""
+    return json.dumps(value, separators=(",", ":")).encode()

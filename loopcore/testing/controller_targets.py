@@ -202,7 +202,7 @@ def _child(words: list[str], spec: TargetSpec) -> ChildProcess:
 
 
 def _facts(said: dict[str, object]) -> Facts:
-    """Return what a target says of itself; raise UsageError naming the first thing that is wrong."""
+    """Return what a target says of itself; raise UsageError where it is wrong."""
     name, version = said.get("name"), said.get("version")
     if not isinstance(name, str) or not isinstance(version, str):
         raise UsageError("the target's describe has no text under name and version")

@@ -1,8 +1,7 @@
 """The kinds of targets that `verify` takes: how each is opened, and what it is held to.
 
 Theory of operation: the engine knows targets and properties only by a type that they share; a kind
-binds the two. What a kind needs is imported when it is used, so that a process that holds evaluators
-to account imports nothing of controllers.
+binds the two. The checks of a kind are imported when they are used.
 
 Source: spec verification, section 1.
 """
@@ -50,10 +49,9 @@ def _open_controller(spec: TargetSpec) -> ControllerTarget:
     return open_controller(spec)
 
 
-EVALUATORS = Kind[EvaluatorTarget](
+EVALUATORS: Kind[EvaluatorTarget] = Kind(
     name="evaluator", catalogue=_evaluator_catalogue, open=open_target
 )
-CONTROLLERS = Kind[ControllerTarget](
+CONTROLLERS: Kind[ControllerTarget] = Kind(
     name="controller", catalogue=_controller_catalogue, open=_open_controller
 )
-KINDS = (EVALUATORS.name, CONTROLLERS.name)

@@ -186,6 +186,22 @@ def test_an_interruption_in_any_stage_leaves_a_report_that_says_so(
     assert "interrupted" in states.values()
 
 
+@pytest.mark.parametrize("stage", ["verify", "mutate"])
+def test_a_stage_that_was_cut_short_ends_the_assessment(
+    stage: str, stages: Callable[[VerifyResult, MutateResult], None], tmp_path: Path
+) -> None:
+    verify = msgspec.structs.replace(verified(), interrupted=stage == "verify")
+    mutate = msgspec.structs.replace(mutated(), interrupted=stage == "mutate")
+    stages(verify, mutate)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        assert assess.run(options("--out", str(tmp_path))) == 130
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert f"{stage} interrupted" in (report_in(tmp_path).incomplete or "")
+    assert not (tmp_path / "samples").exists()
+
+
 def begun(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Return when the process has begun its first stage."""
     deadline = time.monotonic() + BEGIN_SECONDS_MAX
@@ -202,10 +218,14 @@ def test_ctrl_c_leaves_a_readable_report_of_what_there_is(tmp_path: Path) -> Non
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as process:
-        begun(process, tmp_path)
-        time.sleep(1)
-        os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=END_SECONDS_MAX)
+        try:
+            begun(process, tmp_path)
+            time.sleep(1)
+            os.killpg(process.pid, signal.SIGINT)
+            _, errors = process.communicate(timeout=END_SECONDS_MAX)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130
     assert b"Traceback" not in errors
     assert b"interrupted" in errors

@@ -4,11 +4,14 @@ A sample is judged here; the whole kill matrix is judged in the tests marked slo
 """
 
 import sys
+import tracemalloc
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
+from loopcore.evaluator import CycleDetector
 from loopcore.mutation.engine import is_clean, make_plan, run
 from loopcore.mutation.implementation import (
     Progress,
@@ -184,6 +187,30 @@ def test_generated_mutants_cover_every_row_of_the_tables() -> None:
     assert len({each.id for each in generated}) == len(generated) >= 90
     for each in generated:
         compile(mutated_source(each), each.id, "exec")
+
+
+def _detector_growth(source: str) -> int:
+    """Return by how many bytes a cycle detector grows over twenty thousand different pairs."""
+    namespace: dict[str, object] = {"__name__": "planted"}
+    exec(compile(source, "evaluator", "exec"), namespace)
+    made = cast("type[CycleDetector]", namespace["CycleDetector"])(4, 2)
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            made.observe((f"{number:064x}", "state"))
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(1_000, 21_000):
+            made.observe((f"{number:064x}", "state"))
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_cycle_detector_keeps_no_more_than_its_window_and_the_mutant_does() -> None:
+    growth_max = 100_000
+    assert _detector_growth(source_of("evaluator")) < growth_max
+    unbounded = mutated_source(BY_ID["evaluator-cycle-window-unbounded"])
+    assert _detector_growth(unbounded) > growth_max
 
 
 @pytest.mark.slow

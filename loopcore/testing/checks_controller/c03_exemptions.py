@@ -61,13 +61,13 @@ def _cases(draw: DrawFn) -> Case:
         run = _run([_READ] * length, draw(st.sampled_from((0, 0, -1))), state)
         return {"form": form, "limits": _limits(repeat=repeat, window=window), "run": run}
     if form == "waits":
-        progress = draw(st.sampled_from((None, 0)))
+        stale = draw(st.sampled_from((None, 0)))
         steps = draw(
             st.lists(st.sampled_from((_POLL, _POLL, _SLEEP)), min_size=3, max_size=_RUN_MAX)
         )
         most = max(steps.count(_POLL), steps.count(_SLEEP)) + 1
         limits = _limits(repeat=repeat, window=window, max_waits=most, error_streak=2, **cycles)
-        return {"form": form, "limits": limits, "run": _run(steps, progress, state)}
+        return {"form": form, "limits": limits, "run": _run(steps, stale, state)}
     kinds = st.sampled_from((_EDIT, _EDIT, _EDIT, _TEST, _READ, {}))
     steps = draw(st.lists(kinds, min_size=2, max_size=_RUN_MAX))
     run = _run(steps, draw(st.sampled_from((None, 0, 0))), state)
@@ -116,10 +116,10 @@ def _judge_inserted(target: ControllerTarget, limits: Fields, case: Case) -> Jud
         longer.append(seen)
     without = play(target, limits, run)
     answers = play(target, limits, in_turns(longer))
-    index = first_difference(without, [answers[place] for place in kept])
-    if index is not None:
-        left, right = shown(without[index]), shown(answers[kept[index]])
-        finding = f"call {index + 1} is answered {left}, and {right} with waits before it"
+    found = first_difference(without, [answers[place] for place in kept])
+    if found is not None:
+        left, right = shown(without[found]), shown(answers[kept[found]])
+        finding = f"call {found + 1} is answered {left}, and {right} with waits before it"
         return Judgement(finding=finding, expected=left, got=right)
     stopped = stop_in(run, without) is not None
     return Judgement(
@@ -142,8 +142,8 @@ PROPERTY = ControllerProperty(
         "resets a streak of other calls."
     ),
     prevents=(
-        "Polling a slow job is taken for a loop, or one poll between two equal calls hides the loop "
-        "that they are; and a tool once marked repeatable may be repeated for ever."
+        "Polling a slow job is taken for a loop, or one poll between two equal calls hides the "
+        "loop that they are; and a tool once marked repeatable may be repeated for ever."
     ),
     mutants=(
         "detectors-repetition-repeatable-stopped",

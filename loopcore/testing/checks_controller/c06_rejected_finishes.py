@@ -1,4 +1,4 @@
-"""C06: under `verify` a premature finish is rejected, and the loop goes on while the limit lasts."""
+"""C06: under `verify` a premature finish is rejected, and the loop goes on within the limit."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ PROPERTY = ControllerProperty(
     id="C06",
     name="rejected-finishes",
     statement=(
-        "Under the gate verify a finish that the verifier refuses is answered by reject_finish, and "
-        "the run goes on while refusals since the last progress are within max_refusals; a verified "
-        "finish completes."
+        "Under the gate verify a finish that the verifier refuses is answered by reject_finish, "
+        "and the run goes on while refusals since the last progress are within max_refusals; a "
+        "verified finish completes."
     ),
     prevents=(
         "An agent's word that it is done ends the run as a success although the check failed, or "

@@ -19,13 +19,13 @@ _LONG = (1_000, 6_000, 11_000, 16_000, 20_000)
 # One case in so many is long. Small things that pile up are seen in a child process only there.
 _LONG_EVERY = 200
 _BULK = (16, 256, 4_096)
-_FRESH_FIELDS = ("tool", "arguments", "result", "state_fingerprint", "error_class")
+# What else may be new in each turn, besides tool, arguments and result.
+_OPTIONAL = ("state_fingerprint", "error_class")
 _PROBE_TURNS = 200
 _LIMITS: Fields = {
     **ALL_OFF,
     # Detectors are on, so that they remember, and can never fire on what is always new.
     "repeat": 3,
-    "error_streak": 3,
     "cycle_max": 6,
     "cycle_repeats": 3,
     "max_model_calls": 10**9,
@@ -36,10 +36,8 @@ _LIMITS: Fields = {
 @st.composite
 def _cases(draw: DrawFn) -> Case:
     """Draw what is new in each turn of a run, and how large it is."""
-    fresh = draw(st.sets(st.sampled_from(_FRESH_FIELDS[3:])))
     return {
-        # Without these two the guards that know nothing else would stop.
-        "new": [*_FRESH_FIELDS[:3], *sorted(fresh)],
+        "new": sorted(draw(st.sets(st.sampled_from(_OPTIONAL)))),
         "bytes": draw(st.sampled_from(_BULK)),
         "claims": draw(st.sampled_from((None, "refused", "pending"))),
         "progress": draw(st.sampled_from((None, 0, 1))),
@@ -52,13 +50,15 @@ def _turn(case: Case, number: int) -> list[Fields]:
     """Return the observations of one turn."""
     new = cast("list[str]", case["new"])
     filling = "x" * cast("int", case["bytes"])
-    seen: Fields = {"turn": number * cast("int", case["step"]), "action": 1}
-    for name in _FRESH_FIELDS:
-        if name in new:
-            seen[name] = f"{name} {number}"
-    seen["arguments"] = {"place": number, "text": filling}
-    seen["result"] = f"{number} {filling}"
-    seen["usage"] = {"model_calls": 1}
+    seen: Fields = {
+        "turn": number * cast("int", case["step"]),
+        "action": 1,
+        "tool": f"tool {number}",
+        "arguments": {"place": number, "text": filling},
+        "result": f"{number} {filling}",
+        "usage": {"model_calls": 1},
+        **{name: f"{name} {number}" for name in new},
+    }
     if case["progress"] is not None:
         seen["progress"] = case["progress"]
     if case["claims"] is not None:
@@ -68,7 +68,7 @@ def _turn(case: Case, number: int) -> list[Fields]:
 
 
 def _judge(target: ControllerTarget, case: Case) -> Judgement:
-    limits = limits_for(target, {**_LIMITS, "error_streak": None})
+    limits = limits_for(target, _LIMITS)
     marks = cast("list[int]", case["turns"])
     held: list[int] = []
     target.start(cast("Json", limits))
@@ -95,8 +95,8 @@ def _judge(target: ControllerTarget, case: Case) -> Judgement:
 
 
 def _applies(target: ControllerTarget) -> str | None:
-    case: Case = dict(_example(_SHORT))
-    target.start(cast("Json", limits_for(target, {**_LIMITS, "error_streak": None})))
+    case = _example(_SHORT)
+    target.start(cast("Json", limits_for(target, _LIMITS)))
     for number in range(1, _PROBE_TURNS + 1):
         if any(said.decision == "stop" for said in go_on(target, _turn(case, number))):
             return f"it ends every run, here in turn {number}, so that no run is long"
@@ -107,7 +107,7 @@ def _applies(target: ControllerTarget) -> str | None:
 
 def _example(turns: tuple[int, ...], **changes: object) -> Case:
     case: Case = {
-        "new": list(_FRESH_FIELDS),
+        "new": list(_OPTIONAL),
         "bytes": 16,
         "claims": None,
         "progress": 0,

@@ -11,6 +11,7 @@ from hypothesis.strategies import DrawFn
 from loopcore.testing.checks_controller.generating import ALL_OFF
 from loopcore.testing.checks_controller.playing import (
     Fields,
+    Stop,
     go_on,
     is_detection,
     limits_for,
@@ -107,7 +108,7 @@ def _judge(target: ControllerTarget, case: Case) -> Judgement:
     limits = limits_for(target, {**ALL_OFF, "repeat": case["repeat"]})
     seeds = cast("list[int]", case["spellings"])
     places: list[Fields] = [{"turn": turn} for turn in range(1, _RUN_LENGTH + 1)]
-    stops = []
+    stops: list[Stop | None] = []
     for spellings in ([0], [0, *seeds]):
         target.start(cast("Json", limits))
         stops.append(stop_in(places, go_on(target, _run(case, spellings))))

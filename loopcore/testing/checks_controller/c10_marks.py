@@ -42,10 +42,10 @@ _MARKS: tuple[Fields, ...] = ({"mark": "compaction"}, {"mark": "restart", "conte
 @st.composite
 def _cases(draw: DrawFn) -> Case:
     """Draw a run, a change that says nothing of its calls, and the places of the change."""
-    kinds = st.sampled_from((_EDIT, _EDIT, _TEST, _TEST, _READ, _REFUSED, {"new": True}))
-    cycle = draw(st.lists(kinds, min_size=1, max_size=4))
+    kinds: tuple[Fields, ...] = (_EDIT, _EDIT, _TEST, _TEST, _READ, _REFUSED, {"new": True})
+    cycle = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4))
     length = draw(st.integers(2, _RUN_MAX))
-    steps = [dict(cycle[place % len(cycle)]) for place in range(length)]
+    steps = [cycle[place % len(cycle)] for place in range(length)]
     if draw(st.booleans()):
         error = draw(st.sampled_from((None, "syntax")))
         steps = [{**step, "error_class": error} if "tool" in step else step for step in steps]

@@ -1,4 +1,4 @@
-"""Building blocks of the cases: limits that are off, calls that are all new, and drawn runs as JSON.
+"""Building blocks of the cases: limits that are off, calls that are all new, drawn runs as JSON.
 
 Theory of operation: a property that asks about one row must not meet the others, so its limits
 begin with everything off and it turns on what it needs. Drawn runs and limits are those in which
