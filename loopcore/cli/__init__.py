@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
 from loopcore import __version__
-from loopcore.cli.streams import abandon_output, flush_output, take_closed
+from loopcore.cli.streams import noted_output, take_closed
 from loopcore.errors import EnvironmentFault, InputError, LoopcoreError, UsageError
 
 EXIT_OK = 0
@@ -61,14 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status. Never shows a traceback for what a user typed."""
     take_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        status = _answered(words)
-    except KeyboardInterrupt:
-        complain("interrupted")
-        status = EXIT_INTERRUPTED
-    failure = flush_output()
+    with noted_output() as output:
+        try:
+            status = _answered(words)
+        except KeyboardInterrupt:
+            complain("interrupted")
+            status = EXIT_INTERRUPTED
+    failure = None if output is None else output.failure
     if failure is None or isinstance(failure, BrokenPipeError):
-        # A reader who has gone away read complete lines, and knows that it stopped.
+        # A reader who has gone away knows that it stopped; what it read were complete lines.
         return status
     complain(f"standard output: {failure.strerror or failure}")
     return EXIT_INPUT
@@ -99,10 +100,6 @@ class _Parser(argparse.ArgumentParser):
 def _guarded(command: Command, options: argparse.Namespace) -> int:
     try:
         return command.run(options)
-    except BrokenPipeError:
-        # Whoever read standard output has gone away before the command knew its status.
-        abandon_output()
-        return EXIT_UNKNOWN
     except (InputError, UsageError) as error:
         complain(str(error))
         return EXIT_INPUT
@@ -110,10 +107,7 @@ def _guarded(command: Command, options: argparse.Namespace) -> int:
         complain(str(error))
         return EXIT_INPUT
     except OSError as error:
-        # An error of a file has its name; one without comes again from standard output itself.
         place = f"{error.filename}: " if error.filename else ""
-        if not place and flush_output() is not None:
-            place = "standard output: "
         complain(f"{place}{error.strerror or error}")
         return EXIT_INPUT
     except LoopcoreError as error:

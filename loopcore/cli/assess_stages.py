@@ -120,7 +120,8 @@ class Assessing:
         }
         if self.logs:
             work["compare"] = lambda: self._compare(self.logs, AUDIT_FILE)
-        work["samples"] = lambda: self._compare((str(samples()),), SAMPLES_FILE)
+        own = (str(samples()),)
+        work["samples"] = lambda: self._compare(own, SAMPLES_FILE, authored=True)
         return work
 
     def _begin(self) -> None:
@@ -162,7 +163,6 @@ class Assessing:
                 folder=str(self.folder),
                 target=spec.words(),
                 logs=self.logs,
-                samples_file=SAMPLES_FILE,
                 stages=tuple(self.stages.values()),
                 versions=_versions(),
             ),
@@ -206,7 +206,7 @@ class Assessing:
         self._write(MUTATE_FILE, mutated)
         return not mutated.interrupted
 
-    def _compare(self, logs: tuple[str, ...], file: str) -> bool:
+    def _compare(self, logs: tuple[str, ...], file: str, *, authored: bool = False) -> bool:
         """Audit the logs; what was finished before an interruption is written."""
         with file_progress("reading logs") as on_file:
             loaded = load(logs, on_file=on_file)
@@ -222,7 +222,8 @@ class Assessing:
             complete = True
         except KeyboardInterrupt:
             complete = False
-        self._write(file, conclude(loaded, finished, seed=self.seed, complete=complete))
+        result = conclude(loaded, finished, seed=self.seed, complete=complete, authored=authored)
+        self._write(file, result)
         return complete
 
 

@@ -58,7 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
                 finished.append(one)
     except KeyboardInterrupt:
         interrupted = True
-    result = conclude(loaded, finished, seed=arguments.seed, complete=not interrupted)
+    result = conclude(
+        loaded,
+        finished,
+        seed=arguments.seed,
+        complete=not interrupted,
+        authored=not arguments.logs,
+    )
     _show(result, arguments.out, as_json=arguments.json)
     if interrupted:
         complain("interrupted; the sets above are finished")

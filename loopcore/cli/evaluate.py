@@ -13,6 +13,7 @@ import sys
 
 from loopcore.canonical import canonical
 from loopcore.cli import EXIT_INPUT, EXIT_OK, complain
+from loopcore.cli.streams import output_failed
 from loopcore.documents import evaluate_batch, evaluate_file, open_source
 from loopcore.errors import InputError
 
@@ -49,19 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_batch(path: str) -> int:
-    unwritten: OSError | None = None
     with open_source(path, sys.stdin.buffer) as source:
         for answer in evaluate_batch(source):
-            failed = isinstance(answer, InputError)
-            try:
-                _write(canonical({"error": answer.as_dict()} if failed else answer))
-            except OSError as error:
-                # Inside the block it would be taken for an error of the file that is read.
-                unwritten = error
+            error = {"error": answer.as_dict()} if isinstance(answer, InputError) else None
+            _write(canonical(error or answer))
+            if output_failed():
                 break
-    if unwritten is None or isinstance(unwritten, BrokenPipeError):
-        return EXIT_OK
-    raise unwritten
+    return EXIT_OK
 
 
 def _write(line: bytes) -> None:

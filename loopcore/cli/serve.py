@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable
 
 from loopcore.cli import EXIT_OK
+from loopcore.cli.streams import output_failed
 from loopcore.defects import DOCUMENT_BYTES_MAX
 from loopcore.documents import read_file
-from loopcore.errors import UsageError
+from loopcore.errors import EnvironmentFault, UsageError
 
 HELP = "Answer the target protocol (or, with --level, the controller protocol) on standard input."
 
@@ -27,13 +28,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer each line until the input ends."""
+    """Answer each line until the input ends, or nobody reads the answers any more."""
     answer = _answerer(arguments.level, arguments.limits)
     output = sys.stdout.buffer
-    while line := sys.stdin.buffer.readline(DOCUMENT_BYTES_MAX + 2):
+    while not output_failed() and (line := _line()):
         output.write(answer(line.removesuffix(b"\n")).removesuffix(b"\n") + b"\n")
         output.flush()
     return EXIT_OK
+
+
+def _line() -> bytes:
+    """Return the next line, of one that is too long only so much that this can be seen."""
+    source = sys.stdin.buffer
+    try:
+        line = rest = source.readline(DOCUMENT_BYTES_MAX + 2)
+        while len(rest) > DOCUMENT_BYTES_MAX and not rest.endswith(b"\n"):
+            # The rest of an endless line belongs to the same request.
+            rest = source.readline(DOCUMENT_BYTES_MAX + 2)
+    except OSError as error:
+        raise EnvironmentFault(f"standard input: {error.strerror or error}") from None
+    return line
 
 
 def _answerer(level: str | None, limits_file: str | None) -> Callable[[bytes], bytes]:

@@ -120,7 +120,12 @@ class FirstFact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole audit; `complete` is False when it was interrupted."""
+    """The whole audit.
+
+    Fields:
+        complete: False when it was interrupted.
+        authored: the runs are samples that loopcore's authors wrote, so no evidence about agents.
+    """
 
     schema: str
     complete: bool
@@ -129,6 +134,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     sets: tuple[SetResult, ...]
     listed: tuple[Listed, ...]
     problems: tuple[Problem, ...]
+    authored: bool = False
 
 
 def audit_sets(
@@ -155,13 +161,19 @@ def audit_sets(
 
 
 def conclude(
-    loaded: Loaded, sets: Iterable[SetResult], *, seed: int = 0, complete: bool = True
+    loaded: Loaded,
+    sets: Iterable[SetResult],
+    *,
+    seed: int = 0,
+    complete: bool = True,
+    authored: bool = False,
 ) -> AuditResult:
     """Return the audit's result from the sets that are done."""
     finished = tuple(sets)
     return AuditResult(
         schema=SCHEMA,
         complete=complete,
+        authored=authored,
         seed=seed,
         first_fact=tuple(_first_fact(one) for one in finished if one.kind == CODING),
         sets=finished,

@@ -4,8 +4,8 @@ Theory of operation: every JSON file below the folder names its schema. Known re
 files that loopcore writes beside its results are passed over by their schema, and anything else is
 refused: a report that leaves out a file in silence would look whole and not be.
 
-The assessment file is written by `loopcore assess`. It says which command ran, which stages were
-finished, and which audit is of the shipped samples.
+The assessment file is written by `loopcore assess`. It says which command ran and
+which stages were finished. An audit says itself whether its runs are the shipped samples.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """What `loopcore assess` was asked and how far it came.
 
     Fields: the command that repeats it; its output folder; the arguments that name the target;
-    logs as they were named; the file that holds the audit of the shipped samples; versions of what
-    took part, by name.
+    logs as they were named; versions of what took part, by name.
     """
 
     schema: Literal["loopcore/assessment/1"] = "loopcore/assessment/1"
@@ -55,7 +54,6 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     target: str
     logs: tuple[str, ...]
-    samples_file: str
     stages: tuple[Stage, ...]
     versions: dict[str, str] = {}
 
@@ -164,13 +162,12 @@ def _schema(path: Path) -> str:
 
 def _read(folder: Path, found: dict[str, list[Path]]) -> Results:
     assessment = read_result(found["assessment"][0], Assessment) if found["assessment"] else None
-    own = None if assessment is None else folder / assessment.samples_file
-    audits = {path: read_result(path, AuditResult) for path in found["audit"]}
+    audits = [read_result(path, AuditResult) for path in found["audit"]]
     return Results(
         verify=read_result(found["verify"][0], VerifyResult) if found["verify"] else None,
         mutate=read_result(found["mutate"][0], MutateResult) if found["mutate"] else None,
-        audits=tuple(result for path, result in audits.items() if path != own),
-        samples=None if own is None else audits.get(own),
+        audits=tuple(result for result in audits if not result.authored),
+        samples=next((result for result in audits if result.authored), None),
         lab=read_result(found["lab"][0], LabReport) if found["lab"] else None,
         assessment=assessment,
     )

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from loopcore.testing.contract import Json
     from loopcore.testing.targets import TargetSpec
 
-DECISIONS: tuple[DecisionKind, ...] = ("continue", "warn", "stop", "recover", "reject_finish")
+DECISIONS: dict[str, DecisionKind] = {
+    "continue": "continue",
+    "warn": "warn",
+    "stop": "stop",
+    "recover": "recover",
+    "reject_finish": "reject_finish",
+}
 _OWN_REASONS = ("tool_failure", "stalled_verifier", "awaiting_input")
 REASONS = frozenset(name for table in PRECEDENCE.values() for name in table) | {*_OWN_REASONS}
 # A process grows by whole pages and arenas, which mean nothing.
@@ -136,8 +142,7 @@ class LineController:
 
     def _decided(self, said: dict[str, object], asked: bytes) -> Decision:
         """Return an answer as a decision; raise TargetError where it is none."""
-        kinds = [name for name in DECISIONS if name == said.get("decision")]
-        kind: DecisionKind | None = kinds[0] if kinds else None
+        kind = DECISIONS.get(str(said.get("decision")))
         if kind is None:
             self._refuse(f"its answer is no decision: {cut(said)}", asked)
         reason, strategy = said.get("reason"), said.get("strategy")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+import msgspec
+
 from loopcore.comparison.audit import AuditResult, audit
 from loopcore.control.observations import Observation, Usage
 from loopcore.recordings.model import Loaded, Run
@@ -134,9 +136,9 @@ def distinct(number: int) -> list[str]:
     return [f"call {index}" for index in range(number)]
 
 
-def audited(*runs: Run) -> AuditResult:
+def audited(*runs: Run, authored: bool = False) -> AuditResult:
     """Return the audit of runs."""
-    return audit(loaded(*runs))
+    return msgspec.structs.replace(audit(loaded(*runs)), authored=authored)
 
 
 def mixed_audit(set_name: str = "InterCode", tasks: int = 40) -> AuditResult:
@@ -164,7 +166,7 @@ def everything() -> Results:
         ),
         mutate=mutated(mutant("m1"), mutant("m2"), subset="two faults only"),
         audits=(mixed_audit(),),
-        samples=audited(recorded("ours", distinct(3), success=True)),
+        samples=audited(recorded("ours", distinct(3), success=True), authored=True),
     )
 
 

@@ -62,7 +62,6 @@ def put(folder: Path, results: Results) -> Path:
             folder="out",
             target="",
             logs=("a log",),
-            samples_file="samples/audit.json",
             stages=(Stage(name="verify", file="verify/result.json", state="done"),),
         )
         write_result(folder / "assessment.json", assessment)

@@ -22,6 +22,7 @@ _BULK = (16, 256, 4_096)
 # What else may be new in each turn, besides tool, arguments and result.
 _OPTIONAL = ("state_fingerprint", "error_class")
 _PROBE_TURNS = 200
+_WAIT_EVERY = 10
 _LIMITS: Fields = {
     **ALL_OFF,
     # Detectors are on, so that they remember, and can never fire on what is always new.
@@ -64,7 +65,8 @@ def _turn(case: Case, number: int) -> list[Fields]:
     if case["claims"] is not None:
         seen["claims_done"] = True
         seen["verified"] = False if case["claims"] == "refused" else None
-    return [seen, {"turn": seen["turn"], "action": 2, "tool": "wait"}]
+    wait: Fields = {"turn": seen["turn"], "action": 2, "tool": "wait"}
+    return [seen, wait] if number % _WAIT_EVERY == 0 else [seen]
 
 
 def _judge(target: ControllerTarget, case: Case) -> Judgement:

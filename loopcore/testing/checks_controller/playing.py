@@ -67,7 +67,7 @@ def plain_run(run: Iterable[Observation]) -> list[Fields]:
 
 def plain_observation(seen: Observation) -> Fields:
     """Return one observation as JSON, without what is null or false."""
-    fields = cast("Fields", msgspec.to_builtins(seen))
+    fields = fields_of(msgspec.json.decode(msgspec.json.encode(seen)))
     usage = {
         name: used for name, used in fields_of(fields.pop("usage")).items() if used is not None
     }
@@ -79,7 +79,7 @@ def plain_observation(seen: Observation) -> Fields:
 
 def plain_limits(limits: Limits) -> Fields:
     """Return limits as JSON; a horizon that follows max_steps is left out."""
-    return cast("Fields", msgspec.to_builtins(limits))
+    return fields_of(msgspec.json.decode(msgspec.json.encode(limits)))
 
 
 def limits_for(target: ControllerTarget, value: object) -> Fields:
