@@ -212,7 +212,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "endless seed": (("--seed", "9" * 5000), "--seed takes an integer"),
     "jobs": (("--jobs", "0"), "--jobs takes an integer"),
     "profile": (("--profile", "hasty"), "no profile 'hasty'"),
-    "kind to come": (("--kind", "controller"), "--kind controller is not there yet"),
+    "kind to come": (("--kind", "loop"), "--kind loop is not there yet"),
     "kind": (("--kind", "kettle"), "no kind 'kettle'"),
     "property": (("--only", "E01,E99"), "no property 'E99'"),
     "no property": (("--only", ""), "no property ''"),
