@@ -35,6 +35,8 @@ _INTEGER_DIGITS_MAX = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # How much of an offending value is shown to a person.
 _SHOWN_MAX = 60
+# How much of a path is shown to a person; keys in it may be as long as the document.
+_PLACE_SHOWN_MAX = 200
 _CONSTANTS = ("NaN", "Infinity")
 _NESTING_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|NaN|Infinity', re.DOTALL)
 _AFTER_WHITE_SPACE = re.compile(r"[^ \t\n\r]")
@@ -53,7 +55,8 @@ class Number(str):
 
 def malformed(path: str, message: str) -> InputError:
     """Return the error of a document that does not decode."""
-    return InputError("malformed", f"{path}: {message}.", path=path)
+    place = path if len(path) <= _PLACE_SHOWN_MAX else f"{path[:_PLACE_SHOWN_MAX]}…"
+    return InputError("malformed", f"{place}: {message}.", path=path)
 
 
 def parse(data: bytes, *, path: str = "$", outer_nesting: int = 0) -> object:

@@ -163,9 +163,7 @@ def _finish_stream(header: bytes, source: BinaryIO) -> Receipt:
     index = 0
     while (line := _read_line(source)) is not None:
         if index == STEPS_MAX:
-            raise stream.document_defect or malformed(
-                "$.steps", f"expected at most {STEPS_MAX} elements, got more"
-            )
+            raise stream.refusal_of_more(line)
         stream.take(line, index)
         index += 1
     return stream.finish()
@@ -177,12 +175,13 @@ class _Stream:
     def __init__(self, header: bytes) -> None:
         value = parse(header)
         self.document_defect: InputError | None = None
+        self._header_defect: InputError | None = None
         self._step_defect: InputError | None = None
         self._run: Run | None = None
         try:
             decoded = explain(value, TraceHeader, "$")
         except InputError as error:
-            self.document_defect = error
+            self.document_defect = self._header_defect = error
             return
         try:
             check_policy_relations(decoded.policy, "$.policy")
@@ -210,6 +209,16 @@ class _Stream:
             self._run.advance(*decoded)
         except InputError as error:
             self._step_defect = error
+
+    def refusal_of_more(self, line: bytes) -> InputError:
+        """Return the highest defect of a document that has this step line more than it may.
+
+        The length of an array is tested before its elements, and the header before both.
+        """
+        parse(line, path=f"$.steps[{STEPS_MAX}]", outer_nesting=_STEP_OUTER_NESTING)
+        return self._header_defect or malformed(
+            "$.steps", f"expected at most {STEPS_MAX} elements, got more"
+        )
 
     def finish(self) -> Receipt:
         """Return the receipt, or raise the highest defect of the document that was spelled."""

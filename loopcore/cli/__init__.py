@@ -28,6 +28,9 @@ EXIT_INPUT = 2
 EXIT_UNKNOWN = 3
 EXIT_INTERRUPTED = 130
 
+# A longer complaint quotes what nobody will read: a name, a key, or a value.
+_SENTENCE_CHARACTERS_MAX = 2_000
+
 # Each command's module and its line in `loopcore --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "assess": ("assess", "verify, mutate, compare on logs, and write one HTML report"),
@@ -117,6 +120,8 @@ def _guarded(command: Command, options: argparse.Namespace) -> int:
 
 def complain(sentence: str) -> None:
     """Write one sentence for a person on standard error, on one line whatever it quotes."""
+    if len(sentence) > _SENTENCE_CHARACTERS_MAX:
+        sentence = f"{sentence[:_SENTENCE_CHARACTERS_MAX]}..."
     print(f"loopcore: {printable(sentence)}", file=sys.stderr)
 
 

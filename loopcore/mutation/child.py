@@ -78,11 +78,16 @@ def _serve(job: dict[str, object], path: str) -> None:
 
 def _search(job: dict[str, object], path: str) -> None:
     """Say the smallest case by which a property refuses the mutant, or that there is none."""
-    from loopcore.mutation.judging import PROPERTIES, MutantTarget
+    from loopcore.mutation.judging import CONTROL_JUDGES, PROPERTIES, MutantTarget
     from loopcore.testing.examining import examine
     from loopcore.testing.profiles import PROFILES
 
     _check(job)
+    if str(job["property"]) in CONTROL_JUDGES:
+        from loopcore.mutation.control_judging import search_controllers
+
+        _say({"case": search_controllers(str(job["property"]), str(job["profile"]))})
+        return
     examined = PROPERTIES[str(job["property"])]
     outcome = examine(examined, MutantTarget(path), PROFILES[str(job["profile"])], 0)
     found = outcome.broken or outcome.trouble

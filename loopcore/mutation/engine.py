@@ -19,8 +19,8 @@ from loopcore import __version__
 from loopcore.errors import UsageError
 from loopcore.mutation.cases import TraceCase, judge_trace_case, load_trace_cases
 from loopcore.mutation.implementation import Progress, check_judges, judge_mutants
-from loopcore.mutation.judging import JUDGES
-from loopcore.mutation.mutants import Mutant, load_mutants
+from loopcore.mutation.judging import CONTROL_JUDGES, JUDGES
+from loopcore.mutation.mutants import Mutant, load_control_mutants, load_mutants
 from loopcore.mutation.tables import generate_mutants
 from loopcore.results import MutantResult, MutateResult, TraceCaseResult
 
@@ -59,7 +59,7 @@ def make_plan(
         extra: further mutants, as a user's own or a test's.
     """
     cases = load_trace_cases()
-    mutants = (*load_mutants(), *generate_mutants(), *extra)
+    mutants = (*load_mutants(), *generate_mutants(), *load_control_mutants(), *extra)
     if only:
         known = {case.id for case in cases} | {mutant.id for mutant in mutants}
         for name in only:
@@ -103,10 +103,13 @@ def run(
         for case in plan.cases:
             rows.append(judge_trace_case(case))
             on_event(Event(name=case.id, done=len(rows), total=total))
-        if plan.mutants:
-            check_judges(JUDGES)
-            progress = Progress(folder / "progress.jsonl", JUDGES)
-            for mutant, result in judge_mutants(plan.mutants, JUDGES, progress, jobs=jobs):
+        for judges, is_control in ((JUDGES, False), (CONTROL_JUDGES, True)):
+            mutants = [each for each in plan.mutants if each.is_control is is_control]
+            if not mutants:
+                continue
+            check_judges(judges)
+            progress = Progress(folder / "progress.jsonl", judges)
+            for mutant, result in judge_mutants(mutants, judges, progress, jobs=jobs):
                 outcomes[mutant.id] = result
                 done = len(rows) + len(outcomes)
                 on_event(Event(name=mutant.id, done=done, total=total))
@@ -117,7 +120,7 @@ def run(
         subset=plan.subset,
         trace_cases=tuple(rows),
         mutants=tuple(outcomes[each.id] for each in plan.mutants if each.id in outcomes),
-        properties=JUDGES,
+        properties=(*JUDGES, *CONTROL_JUDGES),
         interrupted=interrupted,
     )
 

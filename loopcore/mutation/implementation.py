@@ -160,16 +160,18 @@ def surroundings_digest() -> str:
     data = suite_folder("mutations")
     files = [
         *sorted(package.glob("*.py")),
+        *sorted((package / "control").glob("*.py")),
         *sorted((package / "testing").rglob("*.py")),
         *sorted((package / "mutation").glob("*.py")),
         *sorted((data / "witnesses").glob("*.jsonl")),
+        *sorted((data / "control-witnesses").glob("*.jsonl")),
         *sorted((data / "vectors").glob("*.jsonl")),
         *sorted(data.glob("*.json")),
     ]
     hasher = sha256()
     for file in files:
         # The hand-written mutants themselves stand in each outcome's own key.
-        if file.name != "evaluator.json":
+        if file.name not in ("evaluator.json", "control.json"):
             hasher.update(sha256(file.read_bytes()).digest())
     return hasher.hexdigest()
 

@@ -15,6 +15,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
@@ -37,6 +38,8 @@ T = TypeVar("T")
 TOTALITY = "E15"
 PROPERTIES: dict[str, Property] = {each.id: each for each in CATALOGUE if each.id[0] == "E"}
 JUDGES: tuple[str, ...] = (*PROPERTIES, RECEIPTS, VECTORS)
+# Judges of the control room; what they need is imported after a mutant was planted.
+CONTROL_JUDGES: tuple[str, ...] = tuple(f"C{number:02}" for number in range(1, 11))
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,10 +118,16 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     case: dict[str, object]
 
 
+def corpus_path(property_id: str) -> Path:
+    """Return the file of a property's saved cases."""
+    folder = "control-witnesses" if property_id in CONTROL_JUDGES else "witnesses"
+    return suite_folder("mutations") / folder / f"{property_id}.jsonl"
+
+
 @cache
 def load_witnesses(property_id: str) -> tuple[Witness, ...]:
     """Return the saved cases of a property; raise DataError when there are none."""
-    path = suite_folder("mutations") / "witnesses" / f"{property_id}.jsonl"
+    path = corpus_path(property_id)
     try:
         lines = path.read_bytes().splitlines()
         found = [record(json.loads(line), "a witness") for line in lines]
@@ -166,6 +175,11 @@ def _findings(name: str, target: EvaluatorTarget) -> Iterator[str | None]:
             if case.form == "receipt":
                 row = _guarded(partial(judge_trace_case, case))
                 yield None if row.agreed else f"case {row.id}: got {row.got}"
+    elif name in CONTROL_JUDGES:
+        from loopcore.mutation.control_judging import control_findings
+
+        cases = (_copied(witness.case) for witness in load_witnesses(name))
+        yield from control_findings(name, cases)
     else:
         for witness in load_witnesses(name):
             yield PROPERTIES[name].judge(target, _copied(witness.case)).finding

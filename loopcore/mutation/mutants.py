@@ -1,4 +1,4 @@
-"""Implementation mutants: faults of the evaluator as data, hand-written and generated.
+"""Implementation mutants: faults of the evaluator and of the controllers, as data.
 
 Theory of operation: a hand-written mutant names a module, a text that stands in it exactly once and
 what stands there instead, the property that must kill it and the reason why it is a fault. A
@@ -16,7 +16,7 @@ import msgspec
 from loopcore.mutation.planting import source_of
 from loopcore.mutation.values import DataError, array, record, text, text_of
 
-# The modules that may be mutated.
+# The modules that may be mutated, by the file that holds their mutants.
 MODULES = (
     "evaluator",
     "terminals",
@@ -28,9 +28,20 @@ MODULES = (
     "models",
     "serving",
 )
+CONTROL_MODULES = (
+    "control.detectors",
+    "control.fingerprints",
+    "control.gates",
+    "control.levels",
+    "control.limits",
+    "control.precedence",
+    "control.turns",
+    "control.variants",
+)
 # Judges besides the properties: the conformance vectors, and the receipt cases of `traces.json`.
 VECTORS, RECEIPTS = "vectors", "receipts"
 _KILLER = re.compile(r"E\d\d|vectors|receipts")
+_CONTROL_KILLER = re.compile(r"C\d\d")
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +61,11 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     killer: str | None
     reason: str
     equivalent: str | None = None
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a mutant of the control room, which controllers' properties judge."""
+        return self.module in CONTROL_MODULES
 
     @property
     def is_generated(self) -> bool:
@@ -79,10 +95,18 @@ def load_mutants() -> tuple[Mutant, ...]:
     return checked(read_data("evaluator.json"))
 
 
-def checked(value: object) -> tuple[Mutant, ...]:
+@cache
+def load_control_mutants() -> tuple[Mutant, ...]:
+    """Return the hand-written mutants of the control room; errors as `load_mutants`."""
+    from loopcore.mutation.cases import read_data
+
+    return checked(read_data("control.json"), "control.json")
+
+
+def checked(value: object, file: str = "evaluator.json") -> tuple[Mutant, ...]:
     """Return mutants from their JSON form; raise DataError naming the first bad one."""
     mutants: list[Mutant] = []
-    for item in (record(each, "a mutant") for each in array(value, "evaluator.json")):
+    for item in (record(each, "a mutant") for each in array(value, file)):
         argument = item.get("equivalent")
         mutant = Mutant(
             id=text_of(item, "id"),
@@ -93,10 +117,12 @@ def checked(value: object) -> tuple[Mutant, ...]:
             reason=text_of(item, "reason"),
             equivalent=None if argument is None else text(argument, "equivalent"),
         )
-        if mutant.module not in MODULES or _KILLER.fullmatch(mutant.killer or "") is None:
+        pattern = _CONTROL_KILLER if mutant.is_control else _KILLER
+        known = mutant.is_control or mutant.module in MODULES
+        if not known or pattern.fullmatch(mutant.killer or "") is None:
             raise DataError(f"mutant {mutant.id}: its module or its killer is not known.")
         mutated_source(mutant)
         mutants.append(mutant)
     if len({mutant.id for mutant in mutants}) != len(mutants):
-        raise DataError("evaluator.json: an id stands twice.")
+        raise DataError(f"{file}: an id stands twice.")
     return tuple(mutants)

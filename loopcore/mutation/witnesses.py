@@ -23,16 +23,25 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from loopcore.errors import TargetError
 from loopcore.files import write_whole
+from loopcore.mutation.control_judging import CONTROL_PROPERTIES
 from loopcore.mutation.implementation import judge_source
-from loopcore.mutation.judging import PROPERTIES, MutantTarget
-from loopcore.mutation.mutants import Mutant, load_mutants, mutated_source
+from loopcore.mutation.judging import PROPERTIES, MutantTarget, corpus_path
+from loopcore.mutation.mutants import (
+    Mutant,
+    load_control_mutants,
+    load_mutants,
+    mutated_source,
+)
 from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.values import Record, record
-from loopcore.suite import suite_folder
-from loopcore.testing.contract import Case, Property
+from loopcore.testing.contract import Case, Invariant, T
+from loopcore.testing.controller_targets import open_controller
+from loopcore.testing.targets import TargetSpec
 
 SEED = 20_260
 CASES_MAX = 60
+# Measuring memory takes longer than anything else, and two cases show all there is to see.
+_EXAMPLES_ONLY = ("C08",)
 CORPUS_BYTES_MAX = 100_000
 # A larger case is left to random search.
 _CASE_BYTES_MAX = 12_000
@@ -48,9 +57,8 @@ _SEARCH_SECONDS = 240.0
 _SEARCH_PROFILE = "default"
 
 
-def draw_cases(examined: Property) -> list[tuple[str, Case]]:
+def draw_cases(examined: Invariant[T], target: T) -> list[tuple[str, Case]]:
     """Return the cases that the corpus begins with, each with where it is from."""
-    target = MutantTarget("")
     pool: list[tuple[str, str, tuple[str, ...]]] = []
 
     def look(source: str, case: Case) -> None:
@@ -59,6 +67,8 @@ def draw_cases(examined: Property) -> list[tuple[str, Case]]:
             return
         if case.get("fresh") is True and _count_fresh(pool) >= _FRESH_MAX:
             return
+        if examined.id in CONTROL_PROPERTIES and (case.get("fresh") or case.get("long")):
+            return  # a mutant of a controller is one process, and judged in little time
         try:
             judgement = examined.judge(target, record(json.loads(text)))
         except TargetError:
@@ -83,7 +93,8 @@ def draw_cases(examined: Property) -> list[tuple[str, Case]]:
     def draw(case: Case) -> None:
         look(f"seed {SEED}", case)
 
-    draw()
+    if examined.id not in _EXAMPLES_ONLY:
+        draw()
     return [(source, record(json.loads(text))) for source, text in _chosen(pool)]
 
 
@@ -123,8 +134,7 @@ def write_corpus(property_id: str, cases: list[tuple[str, Case]]) -> None:
         b'{"source":%b,"case":%b}\n' % (json.dumps(source).encode(), text.encode())
         for source, text in _within(spelled)
     ]
-    path = suite_folder("mutations") / "witnesses" / f"{property_id}.jsonl"
-    write_whole(path, b"".join(lines))
+    write_whole(corpus_path(property_id), b"".join(lines))
 
 
 def find_counterexample(mutant: Mutant) -> tuple[str, Case] | None:
@@ -153,11 +163,15 @@ def find_counterexample(mutant: Mutant) -> tuple[str, Case] | None:
 
 def main(words: list[str]) -> None:
     """Write the corpora of the properties named, or of all."""
-    names = words or list(PROPERTIES)
+    names = words or [*PROPERTIES, *CONTROL_PROPERTIES]
     for name in names:
-        write_corpus(name, draw_cases(PROPERTIES[name]))
+        write_corpus(name, _first_cases(name))
     mutants = [
-        mutant for mutant in load_mutants() if mutant.killer in names and mutant.equivalent is None
+        mutant
+        for load, judges in ((load_mutants, PROPERTIES), (load_control_mutants, CONTROL_PROPERTIES))
+        if not judges.keys().isdisjoint(names)
+        for mutant in load()
+        if mutant.killer in names and mutant.equivalent is None
     ]
     with ThreadPoolExecutor(max_workers=2) as pool:
         found = [each for each in pool.map(find_counterexample, mutants) if each is not None]
@@ -165,7 +179,15 @@ def main(words: list[str]) -> None:
     for name in names:
         front = [(source, case) for source, case in found if killers[source] == name]
         if front:
-            write_corpus(name, front + draw_cases(PROPERTIES[name]))
+            write_corpus(name, front + _first_cases(name))
+
+
+def _first_cases(name: str) -> list[tuple[str, Case]]:
+    """Return the cases that the corpus of a property begins with."""
+    if name in CONTROL_PROPERTIES:
+        level = open_controller(TargetSpec(kind="controller"))
+        return draw_cases(CONTROL_PROPERTIES[name], level)
+    return draw_cases(PROPERTIES[name], MutantTarget(""))
 
 
 if __name__ == "__main__":

@@ -162,6 +162,20 @@ def build_steps(policy: Record, moves: list[Move]) -> list[Record]:
     return steps
 
 
+def interrupted_streaks(release: str) -> Record:
+    """Return a run with an action twice, another one twice, and progress once within idle steps.
+
+    Of both streaks three in a row would end it, and no three are in a row.
+    """
+    policy = roomy_policy(release)
+    policy["max_consecutive_repeated_actions"] = policy["max_consecutive_no_progress"] = 3
+    moves = [
+        Move(action=action, state=place, evidence=(place,) if action != before else ())
+        for place, (before, action) in enumerate(((1, 1), (1, 1), (1, 2), (2, 2)), start=1)
+    ]
+    return {"policy": policy, "steps": build_steps(policy, moves)}
+
+
 def measure(steps: list[Record]) -> list[dict[str, int]]:
     """Return, after each step, the figure that each bound is compared with."""
     figures: list[dict[str, int]] = []

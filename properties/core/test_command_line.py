@@ -91,6 +91,16 @@ def test_a_hostile_file_is_an_input_error(name: str, tmp_path: Path) -> None:
     assert receipt["code"] == "malformed"
 
 
+def test_a_sentence_quotes_only_the_beginning_of_a_long_key(tmp_path: Path) -> None:
+    file = tmp_path / "long.json"
+    file.write_bytes(b'{"' + b"k" * MEGABYTE + b'": 1}')
+    done = loopcore("evaluate", str(file))
+    error = error_of(done)
+    assert error["path"] == "$." + "k" * MEGABYTE
+    assert len(done.stderr) < 1000
+    assert len(str(error["message"])) < 1000
+
+
 def test_a_file_that_cannot_be_read_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "folder.json").mkdir()
     for name in ("missing.json", "folder.json", "missing.jsonl", "a\nb.json", "\udcff.json"):

@@ -23,7 +23,8 @@ from loopcore.control.precedence import PRECEDENCE, turn_decision
 from loopcore.testing.control_strategies import controller_limits, observation_sequences
 from loopcore.testing.naive_controllers import HIGHEST_FIRST, NaiveController
 
-EXAMPLES = 300
+EXAMPLES = 100
+EXAMPLES_SLOW = 2_000
 
 
 def decisions(level: str, limits: Limits, run: list[Observation]) -> list[Decision]:
@@ -31,6 +32,16 @@ def decisions(level: str, limits: Limits, run: list[Observation]) -> list[Decisi
     ours = controller(level)
     ours.start(limits)
     return [ours.observe(seen) for seen in run]
+
+
+def agree(level: str, limits: Limits, run: list[Observation]) -> None:
+    """Compare every answer of a level to those of its naive model."""
+    naive = NaiveController(level)
+    naive.start(limits)
+    ours = controller(level)
+    ours.start(limits)
+    for seen in run:
+        assert ours.observe(seen) == naive.observe(seen), (seen.turn, seen.action)
 
 
 @pytest.mark.parametrize("level", sorted(LEVELS))
@@ -43,12 +54,21 @@ def decisions(level: str, limits: Limits, run: list[Observation]) -> list[Decisi
 def test_a_level_answers_every_observation_as_its_naive_model(
     level: str, limits: Limits, run: list[Observation]
 ) -> None:
-    naive = NaiveController(level)
-    naive.start(limits)
-    ours = controller(level)
-    ours.start(limits)
-    for seen in run:
-        assert ours.observe(seen) == naive.observe(seen), (seen.turn, seen.action)
+    agree(level, limits, run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", sorted(LEVELS))
+@settings(
+    max_examples=EXAMPLES_SLOW,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(limits=controller_limits(), run=observation_sequences())
+def test_a_level_and_its_naive_model_agree_at_length(
+    level: str, limits: Limits, run: list[Observation]
+) -> None:
+    agree(level, limits, run)
 
 
 @settings(

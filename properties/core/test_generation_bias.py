@@ -39,30 +39,36 @@ def rare(found: dict[str, float], due: set[str], share: float) -> dict[str, floa
     return {name: found.get(name, 0.0) for name in due if found.get(name, 0.0) < share}
 
 
+@pytest.mark.slow
 def test_every_terminal_is_generated(shares: Bias) -> None:
     due = {f"{SHORT_NAMES[r]}:{name}" for r in RELEASES for name in naive.precedence(r)}
     assert not rare(shares["terminals"], due, TERMINAL_SHARE)
 
 
+@pytest.mark.slow
 def test_every_step_code_is_generated(shares: Bias) -> None:
     assert not rare(shares["codes"], set(STEP_CODES), CODE_SHARE)
 
 
+@pytest.mark.slow
 def test_every_possible_pair_is_generated(shares: Bias) -> None:
     due = {pair_label(r, pair) for r in RELEASES for pair in possible_pairs(r)}
     assert not rare(shares["pairs"], due, PAIR_SHARE)
 
 
+@pytest.mark.slow
 def test_every_bound_is_met_from_both_sides(shares: Bias) -> None:
     due = {f"{field}:{n:+d}" for r in RELEASES for field in bounds_of(r) for n in (0, 1)}
     assert not rare(shares["distances"], due, DISTANCE_SHARE)
     assert set(REACHED.values()) <= {name.partition(":")[0] for name in due}
 
 
+@pytest.mark.slow
 def test_traces_that_go_on_after_their_terminal_are_generated(shares: Bias) -> None:
     assert shares["late"]["late"] >= LATE_SHARE
 
 
+@pytest.mark.slow
 def test_the_table_names_all_that_was_met(shares: Bias) -> None:
     table = bias_table(shares)
     assert all(name in table for found in shares.values() for name in found)

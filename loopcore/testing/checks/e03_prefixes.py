@@ -55,7 +55,7 @@ PROPERTY = Property(
         "A run is stopped one step early although its limit was not reached, or an evaluator fails "
         "on a run that has no steps yet."
     ),
-    mutants=("evaluator-empty-trace-crash", "evaluator-steps-ge", "evaluator-idle-starts-at-one"),
+    mutants=("evaluator-time-strict", "evaluator-steps-ge", "evaluator-idle-starts-at-one"),
     cases=traces,
     judge=_judge,
     examples=tuple(

@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from loopcore.testing import naive
-from loopcore.testing.building import BOUND_OF, EXTENDED, REACHED, bounds_of, measure, number_of
+from loopcore.testing.building import (
+    BOUND_OF,
+    EXTENDED,
+    REACHED,
+    Move,
+    bounds_of,
+    build_steps,
+    interrupted_streaks,
+    measure,
+    number_of,
+    roomy_policy,
+)
 from loopcore.testing.checks.verdicts import VERDICT, compare, declared, is_undeclared, steps_of
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
 from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, as_record
@@ -19,6 +30,12 @@ _FIELDS = (*VERDICT, "usage", "ended_at_unix_ms", "verified_progress_steps")
 _RULE_OF = {field: rule for rule, field in BOUND_OF.items()}
 _FURTHEST = 2
 _STREAKS = ("max_consecutive_no_progress", "max_consecutive_repeated_actions")
+# Rules of the totals to which one step may add any amount.
+_AMOUNTS = (
+    "cost_budget_exhausted",
+    "input_token_budget_exhausted",
+    "output_token_budget_exhausted",
+)
 # In whole units of currency the sum of the first two is above the third.
 _COSTS = (100_000, 200_000, 300_000, 700_000, 1_100_000, 1, 2**51)
 
@@ -93,6 +110,17 @@ def _distances(field: str) -> tuple[int, ...]:
     return (0, 1) if field in _STREAKS else (-1, 0, 1)
 
 
+def _share_tokens(field: str, further: int) -> Case:
+    """Return a boundary of tokens that two steps spend together, and neither alone."""
+    policy = roomy_policy(EXTENDED)
+    moves = [
+        Move(action=n, state=n, evidence=(n,), input_tokens=2, output_tokens=3) for n in (1, 2)
+    ]
+    steps = build_steps(policy, moves)
+    policy[field] = measure(steps)[-1][field] - 1 + further
+    return {"policy": policy, "steps": steps, "field": field}
+
+
 def _examples() -> tuple[Case, ...]:
     found: list[Case] = []
     for release in RELEASES:
@@ -106,6 +134,12 @@ def _examples() -> tuple[Case, ...]:
         found.append(_later(_at_boundary(release, "deadline_exceeded", Choices(), 0), 1))
         cost = _at_boundary(release, "cost_budget_exhausted", Choices(prefix=2), 0)
         found.append(_spend(cost, [100_000, 200_000], 1))
+        found += [{**interrupted_streaks(release), "field": field} for field in _STREAKS]
+        # The largest total that there is passes a bound that is as large.
+        largest = [rule for rule in _AMOUNTS if BOUND_OF[rule] in bounds_of(release)]
+        found += [_at_boundary(release, rule, Choices(delta=INTEGER_MAX), 1) for rule in largest]
+    for field in ("max_input_tokens", "max_output_tokens"):
+        found += [_share_tokens(field, further) for further in (0, 1)]
     return tuple(found)
 
 
@@ -144,6 +178,11 @@ PROPERTY = Property(
         "evaluator-idle-strict",
         "evaluator-cost-in-units",
         "evaluator-tool-delta-ignored",
+        "evaluator-overflow-inclusive",
+        "evaluator-input-tokens-not-kept",
+        "evaluator-same-not-reset",
+        "evaluator-wait-resets-streak",
+        "evaluator-wait-forgets-last-action",
     ),
     cases=_cases,
     judge=_judge,

@@ -9,7 +9,14 @@ from typing import cast
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from loopcore.testing.building import array_of, object_of
+from loopcore.testing.building import (
+    EXTENDED,
+    Move,
+    array_of,
+    build_steps,
+    object_of,
+    roomy_policy,
+)
 from loopcore.testing.checks.verdicts import (
     VERDICT,
     difference,
@@ -20,7 +27,7 @@ from loopcore.testing.checks.verdicts import (
     steps_of,
 )
 from loopcore.testing.contract import Answer, Case, EvaluatorTarget, Judgement, Property
-from loopcore.testing.naive_wire import DIGEST_LENGTH, RELEASES
+from loopcore.testing.naive_wire import DIGEST_LENGTH, RELEASES, Record
 from loopcore.testing.steering import Choices, fire
 from loopcore.testing.strategies import defective_traces, long_traces, traces, traces_firing
 
@@ -98,6 +105,14 @@ def _readable(answer: Answer) -> Answer:
     return answer
 
 
+def _alternating() -> Record:
+    """Return a run in which two actions alternate and no state comes again: no cycle."""
+    policy = roomy_policy(EXTENDED)
+    policy["max_cycle_length"] = policy["cycle_repeats"] = 2
+    moves = [Move(action=n % 2, state=n, evidence=(n,)) for n in range(1, 5)]
+    return {"policy": policy, "steps": build_steps(policy, moves)}
+
+
 PROPERTY = Property(
     id="E09",
     name="renaming",
@@ -117,6 +132,7 @@ PROPERTY = Property(
         for release in RELEASES
         for outcomes in (("repeated_action",), ("completed",), ("step_budget_exhausted",))
         for style in _STYLES
-    ),
+    )
+    + tuple({**_alternating(), "style": style} for style in _STYLES),
     goals=lambda target: frozenset(f"renamed:{style}" for style in _STYLES),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, product
 
-from loopcore.testing.building import REFERENCE, array_of
+from loopcore.testing.building import REFERENCE, Move, array_of, build_steps, roomy_policy
 from loopcore.testing.checks.verdicts import compare, declared, steps_of
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
 from loopcore.testing.defective import STEP_CODES, defect_witness, index_for
-from loopcore.testing.naive_wire import as_record
+from loopcore.testing.naive import DELTAS
+from loopcore.testing.naive_wire import INTEGER_MAX, RELEASES, as_record
 from loopcore.testing.strategies import defective_traces
 
 
@@ -32,6 +34,26 @@ def _goals(target: EvaluatorTarget) -> frozenset[str]:
     )
 
 
+def _charge(release: str) -> Iterator[Case]:
+    """Yield every kind with every charge: a mismatch, or a charge that only overflows its total.
+
+    The overflow is told after the mismatch, so a charge that fits is not taken for one.
+    """
+    first = Move(action=1, state=1, evidence=(1,), cost=1)
+    for kind, deltas in product(DELTAS, product((0, 1), (0, 1), (0, 1))):
+        if kind == "wait" and release == REFERENCE:
+            continue
+        policy = roomy_policy(release)
+        # Two steps may end in the same millisecond.
+        second = Move(kind=kind, deltas=deltas, action=2, elapsed_ms=0)
+        steps = build_steps(policy, [first, second])
+        code = "usage_mismatch"
+        if deltas in DELTAS[kind]:
+            code = "usage_overflow"
+            steps[-1]["cost_microunits_delta"] = INTEGER_MAX
+        yield {"policy": policy, "steps": steps, "codes": [code]}
+
+
 def _examples() -> tuple[Case, ...]:
     found: list[Case] = [defect_witness(codes) for codes in _both_ways()]
     # The first step is compared with the policy, later ones with the step before.
@@ -40,6 +62,8 @@ def _examples() -> tuple[Case, ...]:
         if "unsupported_kind" not in array_of(case["codes"]):
             policy = {**as_record(case["policy"]), "evaluator_release": REFERENCE}
             found.append({**case, "policy": policy})
+    for release in RELEASES:
+        found += _charge(release)
     return tuple(found)
 
 
@@ -62,6 +86,8 @@ PROPERTY = Property(
         "evaluator-time-strict",
         "evaluator-duplicate-evidence-unchecked",
         "evaluator-unsupported-kind-accepted",
+        "terminals-finish-with-model-call",
+        "terminals-wait-free",
         "evaluator-tokens-without-model-call",
         "evaluator-repair-by-model-refused",
         "evaluator-stray-receipt-accepted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loopcore.testing import naive
+from loopcore.testing.building import interrupted_streaks
 from loopcore.testing.checks.verdicts import (
     RECEIPT_FIELDS,
     as_json,
@@ -64,6 +65,7 @@ PROPERTY = Property(
             for release in RELEASES
             for terminal in naive.precedence(release)[:-1]
         ),
+        *(interrupted_streaks(release) for release in RELEASES),
         *(defect_witness((code,)) for code in STEP_CODES),
     ),
     goals=lambda target: frozenset({"incremental:receipts", "incremental:errors"}),

@@ -181,7 +181,7 @@ PROPERTY = Property(
         "evaluator-cycle-equal-pairs",
         "evaluator-cycle-longest-missed",
         "evaluator-wait-in-cycle",
-        "evaluator-wait-resets-streak",
+        "evaluator-pair-joined-as-text",
         "evaluator-cycle-window-short",
     ),
     needs=frozenset({"extended"}),

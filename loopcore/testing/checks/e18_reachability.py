@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from loopcore.testing import naive
-from loopcore.testing.building import REFERENCE
+from loopcore.testing.building import REFERENCE, number_of
 from loopcore.testing.checks.verdicts import (
     RECEIPT_FIELDS,
     compare,
@@ -30,6 +31,7 @@ from loopcore.testing.strategies import (
     traces,
 )
 
+_NAME_MAX = 128
 _INDEX = re.compile(r"\[\d+\]")
 # Values that hardly any field may have, and that every JSON parser keeps as they are.
 _ODD_VALUES: tuple[object, ...] = (
@@ -129,6 +131,34 @@ def _goals(target: EvaluatorTarget) -> frozenset[str]:
     return frozenset({f"code:{code}" for code in codes} | terminals | _paths())
 
 
+def _nearly(trace: Record) -> Iterator[Case]:
+    """Yield traces that an evaluator gets wrong when it is nearly right."""
+    policy, steps = as_record(trace["policy"]), trace["steps"]
+    # A missing field is told before a bad value, wherever the two stand.
+    spoilt = _spoilt(trace, None, "policy_id", "", "change")
+    yield _spoilt(spoilt, None, "max_steps", None, "drop")
+    spoilt = _spoilt(trace, 0, "sequence", -1, "change")
+    yield _spoilt(spoilt, 0, "outcome", None, "drop")
+    # A key that is no identifier stands in brackets in a path.
+    yield {"policy": {**policy, "1st": 0}, "steps": steps}
+    # A name is counted in code points, neither in bytes nor in halves of pairs.
+    for character, length in (("\u00e9", 0), ("\U0001f600", 0), ("\U0001f600", 1)):
+        name = character * (_NAME_MAX + length)
+        yield {"policy": {**policy, "policy_id": name}, "steps": steps}
+    start = policy["started_at_unix_ms"]
+    yield {"policy": {**policy, "deadline_unix_ms": start}, "steps": steps}
+    # Of two bounds that a release does not enforce the first is told; the other has both.
+    yield {"policy": {**policy, "max_input_tokens": 2, "max_output_tokens": 2}, "steps": steps}
+
+
+def _late(release: str) -> Case:
+    """Return a run whose last step ends after the deadline, and so the run."""
+    trace = fire(release, ("deadline_exceeded",), Choices(prefix=1))
+    last = len(list_of(trace["steps"])) - 1
+    deadline = number_of(as_record(trace["policy"]), "deadline_unix_ms")
+    return _spoilt(trace, last, "completed_at_unix_ms", deadline + 1, "change")
+
+
 def _examples() -> tuple[Case, ...]:
     found: list[Case] = [defect_witness((code,)) for code in STEP_CODES]
     for release in RELEASES:
@@ -146,6 +176,7 @@ def _examples() -> tuple[Case, ...]:
         found.append(_spoilt(trace, 0, "sequence", 0, "add"))
         found += [_spoilt(trace, None, field, 2, "change") for field in EXTENDED_FIELDS]
         found += [_spoilt(trace, None, "deadline_unix_ms", 0, "change")]
+        found += [*_nearly(trace), _late(release)]
         # A value that does not decode comes before a contradiction, and that before any step.
         twice = _spoilt(trace, None, "deadline_unix_ms", 0, "change")
         found.append(_spoilt(as_record(twice), 0, "outcome", "done", "change"))
@@ -170,6 +201,12 @@ PROPERTY = Property(
         "evaluator-ended-at-of-policy",
         "evaluator-final-state-before",
         "decoding-missing-field-defaulted",
+        "defects-values-before-missing",
+        "defects-identifier-with-digits",
+        "defects-name-in-bytes",
+        "defects-deadline-at-start",
+        "defects-cycle-repeats-unpaired",
+        "terminals-extended-bounds-reordered",
         "defects-invalid-policy-before-malformed",
         "defects-policy-relations-reordered",
     ),

@@ -79,8 +79,6 @@ def _bounded(target: ControllerTarget, limits: Fields, case: Case) -> tuple[list
         if index == len(run):
             turn = turn_of(run[-1]) + 1 if run else 1
             run.append(new_call(turn, progress=1))
-            if bound is None and case["finishes"] is True:
-                run.append(new_call(turn, 2, progress=1, claims_done=True, verified=True))
         while index < len(run):
             turn = turn_of(run[index])
             if not waits(limits, run[index]):
@@ -90,6 +88,10 @@ def _bounded(target: ControllerTarget, limits: Fields, case: Case) -> tuple[list
             index += 1
         if turn_of(run[-1]) > _TURNS_MAX:
             break
+    if case["finishes"] is True and bound is not None:
+        last = max(place for place, seen in enumerate(run) if turn_of(seen) == bound)
+        action = cast("int", run[last]["action"]) + 1
+        run.insert(last + 1, new_call(bound, action, progress=1, claims_done=True, verified=True))
     return run, bound or 0
 
 
@@ -144,7 +146,11 @@ PROPERTY = ControllerProperty(
         "An agent runs all night because its loop counted only some kinds of turns, or a run that "
         "finished on its last permitted turn is booked as a failure."
     ),
-    mutants=("levels-steps-strict", "levels-steps-count-waits-only", "turns-stop-forgotten"),
+    mutants=(
+        "levels-steps-strict",
+        "levels-steps-count-waits-only",
+        "levels-horizon-strict",
+    ),
     cases=_cases,
     judge=_judge,
     examples=(

@@ -81,7 +81,11 @@ PROPERTY = ControllerProperty(
         "An agent that edits and tests, and fixes one failing test a turn, is stopped as a loop "
         "because its test command is always the same."
     ),
-    mutants=("detectors-repetition-ignores-good", "detectors-error-ignores-good"),
+    mutants=(
+        "detectors-repetition-ignores-good",
+        "detectors-error-ignores-good",
+        "detectors-cycle-ignores-good",
+    ),
     inputs=frozenset({"progress"}),
     cases=_cases,
     judge=_judge,

@@ -73,7 +73,13 @@ def _cases(draw: DrawFn) -> Case:
     run = _run(steps, draw(st.sampled_from((None, 0, 0))), state)
     places = draw(st.lists(st.integers(0, len(run) - 1), min_size=1, max_size=_RUN_MAX))
     limits = _limits(repeat=repeat, window=draw(st.none() | st.just(window)), **cycles)
-    return {"form": form, "limits": limits, "run": run, "waits before": sorted(places)}
+    return {
+        "form": form,
+        "limits": limits,
+        "run": run,
+        "waits before": sorted(places),
+        "waits bring": draw(st.sampled_from((0, 0, 1))),
+    }
 
 
 def _run(steps: list[Fields], progress: int | None, state: str | None) -> list[Fields]:
@@ -111,7 +117,7 @@ def _judge_inserted(target: ControllerTarget, limits: Fields, case: Case) -> Jud
     longer: list[Fields] = []
     kept: list[int] = []
     for index, seen in enumerate(run):
-        longer += [{**_POLL, "progress": 0}] * places.count(index)
+        longer += [{**_POLL, "progress": case["waits bring"]}] * places.count(index)
         kept.append(len(longer))
         longer.append(seen)
     without = play(target, limits, run)
@@ -147,8 +153,8 @@ PROPERTY = ControllerProperty(
     ),
     mutants=(
         "detectors-repetition-repeatable-stopped",
-        "levels-wait-is-a-call",
-        "detectors-window-counts-waits",
+        "detectors-run-repeatable-stopped",
+        "detectors-cycle-of-one",
     ),
     inputs=frozenset({"call", "arguments"}),
     cases=_cases,
@@ -174,12 +180,14 @@ PROPERTY = ControllerProperty(
             "limits": _limits(repeat=4),
             "run": _run(_REPEATED, None, "s"),
             "waits before": [1, 1, 3],
+            "waits bring": 1,
         },
         {
             "form": "inserted",
             "limits": _limits(window=5),
             "run": in_turns([new_call(turn, progress=0) for turn in range(1, 7)]),
             "waits before": [0, 2, 2],
+            "waits bring": 0,
         },
     ),
     goals=_goals,

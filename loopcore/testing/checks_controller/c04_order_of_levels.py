@@ -24,6 +24,7 @@ from loopcore.testing.checks_controller.playing import (
     run_of,
     stop_in,
     told,
+    turn_of,
 )
 from loopcore.testing.contract import Case, Judgement
 from loopcore.testing.controller_contract import (
@@ -35,16 +36,16 @@ from loopcore.testing.controller_contract import (
 )
 from loopcore.testing.naive_controllers import NaiveController
 
-_HORIZON_MAX = 30
-
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Draw limits and a run; half of the horizons are within reach, so that A stops as well."""
-    limits = draw(drawn_limits())
-    horizon = draw(st.none() | st.integers(1, _HORIZON_MAX))
+    """Draw limits and a run; most horizons are within reach, so that A stops as well."""
+    limits, run = draw(drawn_limits()), draw(drawn_runs())
+    # Only where the earlier level stops is there anything to see.
+    reached = st.integers(1, turn_of(run[-1]))
+    horizon = draw(st.none() | reached | reached)
     changes: Fields = {} if horizon is None else {"horizon": horizon}
-    return {"limits": {**limits, **changes}, "run": draw(drawn_runs())}
+    return {"limits": {**limits, **changes}, "run": run}
 
 
 def _judge(target: ControllerTarget, case: Case) -> Judgement:
@@ -113,7 +114,11 @@ PROPERTY = ControllerProperty(
         "A cleverer controller is adopted and lets runs go on that the plain budgets, the verifier "
         "or the bound on waits had stopped."
     ),
-    mutants=("gates-refusals-never-stop", "levels-c-without-waits", "precedence-reject-above-gate"),
+    mutants=(
+        "detectors-waits-late",
+        "gates-refusals-never-stop",
+        "gates-pending-stops-late",
+    ),
     cases=_cases,
     judge=_judge,
     examples=(

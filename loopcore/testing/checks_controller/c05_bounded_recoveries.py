@@ -35,6 +35,10 @@ _DETECTING: Fields = {
     "cycle_max": 4,
     "cycle_repeats": 2,
     "max_waits": 3,
+    "max_replans": 2,
+    "max_tool_retries": 2,
+    "max_critiques": 1,
+    "max_recoveries": 4,
 }
 _STUCK: Fields = {
     "tool": "edit",

@@ -23,6 +23,12 @@ from loopcore.testing.contract import Case, Judgement
 from loopcore.testing.controller_contract import ControllerProperty, ControllerTarget
 
 _RUN_MAX = 16
+_WORDS: dict[str, str] = {
+    "claim:accepted": "a verified finish",
+    "claim:rejected": "a refused finish within the limit",
+    "claim:pending": "a finish that the verifier could not judge",
+    "": "a new call",
+}
 _EVENTS = ("work", "work", "gain", "refused", "refused", "refused", "pending")
 
 
@@ -77,8 +83,8 @@ def _judge(target: ControllerTarget, case: Case) -> Judgement:
         else:
             due, label = "continue", "claim:pending" if claims else ""
         if shown(said) != due and not (label != "claim:rejected" and said.decision == "warn"):
-            what = label or "a new call"
-            finding = f"{what} in turn {turn_of(seen)}: {due} is due, and {shown(said)} is answered"
+            what = _WORDS[label]
+            finding = f"{what} in turn {turn_of(seen)} is answered {shown(said)}, and {due} is due"
             return Judgement(finding=finding, expected=due, got=shown(said))
         labels += [label] if label else []
     return Judgement(labels=tuple(labels), vacuous=not labels)
@@ -99,7 +105,7 @@ PROPERTY = ControllerProperty(
     mutants=(
         "gates-refusals-ge",
         "gates-false-claim-completes",
-        "precedence-continue-above-reject",
+        "gates-good-keeps-refusals",
     ),
     cases=_cases,
     judge=_judge,

@@ -90,7 +90,11 @@ PROPERTY = ControllerProperty(
         "A stop cannot be explained afterwards, because the streak that caused it belonged to the "
         "run before, or to the order of a set."
     ),
-    mutants=("levels-gate-kept-between-runs", "variants-counts-kept-between-runs"),
+    mutants=(
+        "levels-gate-kept-between-runs",
+        "levels-steps-kept-between-runs",
+        "levels-sums-kept-between-runs",
+    ),
     judges_stops=False,
     cases=_cases,
     judge=_judge,
@@ -102,7 +106,7 @@ PROPERTY = ControllerProperty(
                 _one([_EDIT, _TEST] * 2, cycle_max=2, cycle_repeats=2, window=5),
                 _one([_REFUSED] * 2, max_refusals=2, window=2),
             ],
-            "fresh": True,
+            "fresh": False,
         },
         {
             "runs": [
@@ -112,7 +116,8 @@ PROPERTY = ControllerProperty(
             ],
             "fresh": False,
         },
-        {"runs": [_one([{}] * 2, max_steps=2, horizon=5), _one([{}], max_steps=2)], "fresh": False},
+        {"runs": [_one([{}] * 2, max_steps=2, horizon=5), _one([{}], max_steps=2)], "fresh": True},
+        {"runs": [_one([{}], max_steps=2)], "fresh": False},
     ),
     goals=lambda target: frozenset({"same input:other order", "same input:other process"}),
 )

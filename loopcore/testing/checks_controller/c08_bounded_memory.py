@@ -48,6 +48,7 @@ def _cases(draw: DrawFn) -> Case:
         "claims": draw(st.sampled_from((None, "refused", "pending"))),
         "progress": draw(st.sampled_from((None, 0, 1))),
         "step": draw(st.integers(1, 40)),
+        "waits": draw(st.booleans()),
         "long": draw(st.integers(1, _LONG_EVERY)) == _LONG_DRAW,
     }
 
@@ -71,7 +72,7 @@ def _turn(case: Case, number: int) -> list[Fields]:
         seen["claims_done"] = True
         seen["verified"] = False if case["claims"] == "refused" else None
     wait: Fields = {"turn": seen["turn"], "action": 2, "tool": "wait"}
-    return [seen, wait] if number % _WAIT_EVERY == 0 else [seen]
+    return [seen, wait] if case["waits"] is True and number % _WAIT_EVERY == 0 else [seen]
 
 
 def _judge(target: ControllerTarget, case: Case) -> Judgement:
@@ -120,6 +121,7 @@ def _example(**changes: object) -> Case:
         "claims": None,
         "progress": 0,
         "step": 1,
+        "waits": False,
         "long": False,
     }
     return {**case, **changes}
@@ -133,13 +135,17 @@ PROPERTY = ControllerProperty(
         "A guard beside a long-running agent remembers every call and result, and the agent dies "
         "of its guard after a week."
     ),
-    mutants=("detectors-cycle-history-unbounded", "levels-turn-actions-kept"),
+    mutants=(
+        "detectors-cycle-history-unbounded",
+        "detectors-error-classes-kept",
+        "levels-turn-actions-kept",
+    ),
     judges_stops=False,
     cases=_cases,
     judge=_judge,
     examples=(
         _example(),
-        _example(bytes=4_096, claims="refused"),
+        _example(bytes=4_096, claims="refused", waits=True),
         _example(long=True),
     ),
     goals=lambda target: frozenset({"run:short", "run:long"}),

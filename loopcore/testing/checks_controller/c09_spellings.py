@@ -150,7 +150,11 @@ PROPERTY = ControllerProperty(
         "A model that writes the same call with its keys in another order each time is never seen "
         "to repeat itself."
     ),
-    mutants=("fingerprints-keys-unsorted", "fingerprints-number-as-written"),
+    mutants=(
+        "fingerprints-keys-unsorted",
+        "fingerprints-number-as-written",
+        "fingerprints-minus-zero",
+    ),
     inputs=frozenset({"call", "arguments"}),
     cases=_cases,
     judge=_judge,

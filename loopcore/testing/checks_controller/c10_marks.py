@@ -122,10 +122,21 @@ def _with_inserted(
     return [answers[place] for place in kept]
 
 
+def _with_skips(
+    target: ControllerTarget, limits: Fields, run: list[Fields], places: list[int]
+) -> list[Decision]:
+    """Return the answers when numbers of turns are skipped before some of them."""
+    skipped = [sum(place <= index for place in places) for index in range(len(run))]
+    moved = [
+        {**seen, "turn": turn_of(seen) + more} for seen, more in zip(run, skipped, strict=True)
+    ]
+    return play(target, limits, moved)
+
+
 def _with_borders(
     target: ControllerTarget, limits: Fields, run: list[Fields], places: list[int]
 ) -> list[Decision]:
-    """Return the answers when calls share a turn with the one before, and turns are skipped."""
+    """Return the answers when calls share a turn with the one before."""
     moved: list[Fields] = []
     for index, seen in enumerate(run):
         turn = turn_of(moved[-1]) if moved else 0
@@ -133,7 +144,7 @@ def _with_borders(
         if index in places and together and all(_may_share(seen, other) for other in together):
             moved.append({**seen, "turn": turn, "action": len(together) + 1})
         else:
-            moved.append({**seen, "turn": turn + 1 + places.count(index)})
+            moved.append({**seen, "turn": turn + 1, "action": 1})
     return play(target, limits, moved)
 
 
@@ -158,6 +169,7 @@ _Change = Callable[[ControllerTarget, Fields, list[Fields], list[int]], list[Dec
 _CHANGES: dict[str, _Change] = {
     "text": _with_text,
     "marks": _with_marks,
+    "skips": _with_skips,
     "borders": _with_borders,
     "restarts": _with_restarts,
 }
@@ -189,7 +201,11 @@ PROPERTY = ControllerProperty(
         "A loop of a hundred equal calls is never seen because the context was compacted, or the "
         "process restarted, before each threshold was reached."
     ),
-    mutants=("detectors-text-resets-repetition", "detectors-streak-reset-by-new-turn"),
+    mutants=(
+        "detectors-text-resets-repetition",
+        "detectors-text-resets-run",
+        "detectors-text-resets-cycle",
+    ),
     judges_stops=False,
     cases=_cases,
     judge=_judge,
