@@ -59,7 +59,9 @@ def malformed(path: str, message: str) -> InputError:
     return InputError("malformed", f"{place}: {message}.", path=path)
 
 
-def parse(data: bytes, *, path: str = "$", outer_nesting: int = 0) -> object:
+def parse(
+    data: bytes, *, path: str = "$", outer_nesting: int = 0, nesting_max: int = NESTING_MAX
+) -> object:
     """Return the value that a text spells, with nothing resolved that the text leaves open.
 
     Objects come back as `Members`, numbers as `Number`; arrays, text, booleans and null as usual.
@@ -67,10 +69,11 @@ def parse(data: bytes, *, path: str = "$", outer_nesting: int = 0) -> object:
     Arguments:
         path: where a defect of the text as a whole is reported.
         outer_nesting: containers around this text, where it is part of a larger document.
+        nesting_max: how deep containers may nest.
 
     Raises InputError with code `malformed`; at `$` where a limit is passed.
     """
-    depth_max = NESTING_MAX - outer_nesting
+    depth_max = nesting_max - outer_nesting
     text = _decode_text(data, path)
     value, end = _scan(text, path, depth_max)
     _check_nesting(value, depth_max)
@@ -153,6 +156,11 @@ def _nesting(text: str) -> int:
         depth += (token in ("[", "{")) - (token in ("]", "}"))
         deepest = max(deepest, depth)
     return deepest
+
+
+def check_nesting(value: object) -> None:
+    """Raise InputError at `$` where containers nest deeper than in any document."""
+    _check_nesting(value, NESTING_MAX)
 
 
 def _check_nesting(value: object, depth_max: int) -> None:

@@ -15,13 +15,15 @@ import re
 from loopcore import __version__
 from loopcore.canonical import canonical
 from loopcore.decoding import decode_values
-from loopcore.defects import Members, Number, malformed, parse
+from loopcore.defects import Members, Number, check_nesting, malformed, parse
 from loopcore.errors import InputError
 from loopcore.evaluator import evaluate
 from loopcore.terminals import PRECEDENCE
 
 PROTOCOL = "loopcore/target/1"
 _ID = re.compile(r"0|-?[1-9][0-9]*")
+# A request that nests too deep for a document still has its id echoed, if it can be read at all.
+_NESTING_MAX = 2**20
 _REQUEST_FIELDS = ("id", "op", "policy", "steps")
 
 
@@ -29,10 +31,11 @@ def answer(line: bytes) -> bytes:
     """Return the answer to one request line, without its line end; never raises for any bytes."""
     identity = "null"
     try:
-        request = parse(line)
+        request = parse(line, nesting_max=_NESTING_MAX)
         if not isinstance(request, Members):
             raise malformed("$", "a request is an object")
         identity = _identity([value for key, value in request if key == "id"])
+        check_nesting(request)
         fields = _fields(request)
         body = canonical(_serve(fields))
     except InputError as error:

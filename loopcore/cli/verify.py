@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from loopcore.cli import (
     EXIT_UNKNOWN,
     EXIT_WANTING,
     complain,
+    proving,
 )
 from loopcore.errors import EnvironmentFault, UsageError
 from loopcore.files import DEFAULT_FOLDER, write_whole
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from loopcore.testing.kinds import Kind
     from loopcore.testing.profiles import Profile
     from loopcore.verification.engine import Event, Verified
+    from loopcore.verification.proofs import ProofResult
 
 HELP = "Hold an evaluator or a controller to every invariant; write OUT/verify/result.json."
 
@@ -74,6 +77,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="N", help="processes to use (default: the cores)")
     parser.add_argument("--only", metavar="E01,E06", help="run these properties alone")
     parser.add_argument("--rerun", metavar="FILE", help="judge a saved counterexample again")
+    parser.add_argument(
+        "--prove",
+        metavar="KINDS",
+        nargs="?",
+        const=proving.ALL_KINDS,
+        help="also prove loopcore's own evaluator right: symbolic, finite, concolic, small-scope "
+        "(default: all, some minutes)",
+    )
     parser.add_argument("--out", metavar="DIR", default=DEFAULT_FOLDER, help="where results go")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -105,20 +116,32 @@ def _run(kind: Kind[T], arguments: argparse.Namespace) -> int:
     properties = _chosen(arguments.only, kind.catalogue())
     profile = find_profile(arguments.profile)
     spec = TargetSpec(name=arguments.target, command=arguments.command, kind=kind.name)
+    proofs: ProofResult | None = None
+    kinds = None if arguments.prove is None else proving.chosen_kinds(arguments.prove)
+    if kinds is not None and (spec.words() or arguments.rerun is not None):
+        raise UsageError("--prove is about loopcore's own evaluator; name no other target")
     if arguments.rerun is not None:
         return _rerun(Path(arguments.rerun), spec, kind, as_json=arguments.json)
     folder = _prepared(Path(arguments.out) / "verify")
     _keep_hypothesis_in(folder)
     verified = _verified(kind, spec, properties, profile, seed=seed, jobs=jobs)
+    if kinds is not None and not verified.result.interrupted:
+        proofs = proving.prove(kinds, folder, jobs)
+        verified = replace(verified, result=proving.supported(verified.result, proofs))
     _write(folder, verified)
     if arguments.json:
         sys.stdout.write(_json(verified.result))
     else:
         print(_table(verified, folder, spec))
-    if verified.result.interrupted:
-        complain("interrupted; the properties above are finished")
+        if proofs is not None:
+            print("\n".join(proving.lines(proofs)))
+    if verified.result.interrupted or (proofs is not None and proofs.interrupted):
+        complain("interrupted; what stands above is finished")
         return EXIT_INTERRUPTED
-    return exit_status(verified.result.properties)
+    status = exit_status(verified.result.properties)
+    return (
+        status if proofs is None else max(status, proving.exit_status(proofs), key=EXIT_ORDER.index)
+    )
 
 
 def _verified(

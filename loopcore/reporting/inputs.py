@@ -83,7 +83,7 @@ _SCHEMAS = {
 }
 # Written by loopcore too, but no result that a report shows.
 _LEFT_OUT = {"conformance.json"}
-_PASSED_OVER = {REPORT_SCHEMA, "loopcore/counterexample/1"}
+_PASSED_OVER = {REPORT_SCHEMA, "loopcore/counterexample/1", "loopcore/proof-result/1"}
 
 
 def read_results(folder: Path) -> Results:

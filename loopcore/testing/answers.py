@@ -23,7 +23,8 @@ SHOWN_CHARACTERS_MAX = 100
 def parsed(data: bytes) -> object:
     """Return the value of a JSON text, or None where it is none."""
     try:
-        return cast("object", json.loads(data))
+        # Bytes would be taken in UTF-16 and UTF-32 as well, and with a byte-order mark.
+        return cast("object", json.loads(data.decode("utf-8")))
     except (ValueError, RecursionError):
         return None
 

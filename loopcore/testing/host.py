@@ -161,7 +161,10 @@ def find_object(name: str) -> object:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except BaseException:  # noqa: BLE001 the text of an exception is the target's own code
+        text = "it cannot be put into words"
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 

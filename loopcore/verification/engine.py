@@ -117,21 +117,10 @@ def run(
     for outcome in outcomes:
         name: str | None = None
         if outcome.broken is not None:
-            counterexample = Counterexample(
-                property=outcome.property_id,
-                judged_by=judges[outcome.property_id].id,
-                target=facts,
-                seed=seed,
-                profile=profile.name,
-                case=outcome.broken.case,
-                finding=outcome.broken.finding,
-                expected=outcome.broken.expected,
-                got=outcome.broken.got,
-                request=outcome.broken.request,
-                loopcore_version=__version__,
-            )
-            name = file_name(counterexample)
-            counterexamples[name] = counterexample
+            names = (outcome.property_id, judges[outcome.property_id].id)
+            saved = _saved(names, outcome.broken, facts, seed, profile)
+            name = file_name(saved)
+            counterexamples[name] = saved
         results.append(_result(outcome, known.get(outcome.property_id), name, kind))
     result = VerifyResult(
         loopcore_version=__version__,
@@ -145,6 +134,25 @@ def run(
     )
     notes = dict.fromkeys(note for outcome in outcomes for note in outcome.notes)
     return Verified(result=result, counterexamples=counterexamples, notes=tuple(notes))
+
+
+def _saved(
+    names: tuple[str, str], broken: Found, facts: TargetFacts, seed: int, profile: Profile
+) -> Counterexample:
+    """Return a failed case of a property and its judge, by their ids, as the file to be saved."""
+    return Counterexample(
+        property=names[0],
+        judged_by=names[1],
+        target=facts,
+        seed=seed,
+        profile=profile.name,
+        case=broken.case,
+        finding=broken.finding,
+        expected=broken.expected,
+        got=broken.got,
+        request=broken.request,
+        loopcore_version=__version__,
+    )
 
 
 def _outcomes(

@@ -263,3 +263,19 @@ def test_serve_answers_every_line_in_order() -> None:
     assert answers[2]["receipt"] == json.loads(RECEIPT) == answers[5]["receipt"]
     paths = [answer["error"]["path"] for answer in answers if "error" in answer]
     assert paths == ["$", "$.op", "$", "$.policy.max_steps", "$.policy", "$"]
+
+
+def test_a_request_that_nests_too_deep_is_answered_under_its_id() -> None:
+    deep = b"[" * 30 + b"]" * 30
+    lines = [
+        b'{"id":1,"op":"evaluate","steps":[],"policy":' + deep + b"}",
+        b'{"steps":' + deep + b',"op":"evaluate","policy":{},"id":2}',
+        b'{"id":3,"op":"describe","ignored":' + deep + b"}",
+        b'{"id":4,"op":"describe","ignored":' + deep + b"} x",
+        b"[" * 17 + b"]" * 17,
+    ]
+    done = loopcore("serve", given=b"\n".join(lines))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == [1, 2, 3, None, None]
+    errors = [(answer["error"]["code"], answer["error"]["path"]) for answer in answers]
+    assert errors == [("malformed", "$")] * len(lines)

@@ -135,3 +135,15 @@ def test_any_bytes_get_an_answer_with_null_or_their_own_id(spoken: Speak) -> Non
     wrong = spoken(script(answer="say({'id': 5, 'error': {}})"))
     with pytest.raises(TargetError, match="id 5"):
         wrong.evaluate_line(b'{"id":7,"op":"evaluate"}')
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1"])
+def test_an_answer_in_another_encoding_than_utf_8_is_refused(spoken: Speak, encoding: str) -> None:
+    answer = (
+        'data = json.dumps({"id": number, "error": {"code": "\\u00e9"}}, ensure_ascii=False)\n'
+        f"        os.write(1, data.encode({encoding!r}) + b'\\n')"
+    )
+    target = spoken(script(answer=answer))
+    with pytest.raises(TargetError) as caught:
+        target.evaluate({}, [])
+    assert caught.value.kind == "answer"

@@ -205,6 +205,26 @@ def test_an_exception_is_a_crash_with_its_traceback_and_the_request(opened: Open
     assert "marked" in str(caught.value.request)
 
 
+def test_an_exception_without_words_is_a_crash_and_the_target_lives_on(opened: Open) -> None:
+    source = """
+        import os
+
+        class Wordless(BaseException):
+            def __str__(self):
+                raise SystemExit
+
+        def evaluate(policy, steps):
+            if policy == "raise":
+                raise Wordless
+            return {"error": {"process": os.getpid()}}
+    """
+    target = opened(source)
+    before = target.evaluate("", [])
+    with pytest.raises(TargetError, match="it raised Wordless: it cannot be put into words"):
+        target.evaluate("raise", [])
+    assert target.evaluate("", []) == before
+
+
 @pytest.mark.parametrize("leaving", ["raise SystemExit(0)", "raise KeyboardInterrupt", "exit()"])
 def test_leaving_the_interpreter_is_a_crash(opened: Open, leaving: str) -> None:
     with pytest.raises(TargetError) as caught:

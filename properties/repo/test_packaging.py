@@ -29,7 +29,9 @@ RUN_NOT_IMPORTED = {
     "jupytext": "the notebooks' test loads it by name, since it ships no types",
 }
 # A package that loopcore may import when its user has it, and why it is no dependency.
-BROUGHT_BY_THE_USER: dict[str, str] = {}
+BROUGHT_BY_THE_USER: dict[str, str] = {
+    "_typeshed": "the type checkers bring it; nothing imports it when it runs",
+}
 
 
 class Declared:

@@ -162,7 +162,7 @@ PROPERTY = ControllerProperty(
     examples=(
         {
             "form": "repeatable",
-            "limits": _limits(repeat=2, window=2),
+            "limits": _limits(repeat=2, window=2, cycle_max=3, cycle_repeats=2),
             "run": _run([_READ] * 6, None, "s"),
         },
         {

@@ -37,6 +37,9 @@ from loopcore.testing.controller_contract import (
 from loopcore.testing.naive_controllers import NaiveController
 
 
+_REFUSED: Fields = {"claims_done": True, "verified": False}
+
+
 @st.composite
 def _cases(draw: DrawFn) -> Case:
     """Draw limits and a run; most horizons are within reach, so that A stops as well."""
@@ -45,6 +48,11 @@ def _cases(draw: DrawFn) -> Case:
     reached = st.integers(1, turn_of(run[-1]))
     horizon = draw(st.none() | reached | reached)
     changes: Fields = {} if horizon is None else {"horizon": horizon}
+    if horizon is not None and draw(st.booleans()):
+        # A refused finish stands where a bound is reached, and must not hide it.
+        claim: Fields = {"turn": horizon, "action": 1, **_REFUSED}
+        others = [seen for seen in run if turn_of(seen) != horizon]
+        run = sorted([*others, claim], key=turn_of)
     return {"limits": {**limits, **changes}, "run": run}
 
 
@@ -93,7 +101,6 @@ def _spending(name: str, bound: str) -> Case:
 
 
 _CALLS = [new_call(turn) for turn in range(1, 7)]
-_REFUSED: Fields = {"claims_done": True, "verified": False}
 _PENDING: Fields = {"claims_done": True}
 _USES = (
     "latency_ms",
@@ -127,6 +134,8 @@ PROPERTY = ControllerProperty(
         _example([*_CALLS[:2], {**_REFUSED, "verified": True}, *_CALLS[2:]]),
         *(_spending(name, f"max_{name}") for name in _USES),
         _example([_REFUSED] * 4, max_refusals=1),
+        # A refused finish in the very turn in which the steps are used up.
+        _example([*_CALLS[:2], _REFUSED, *_CALLS[3:]], max_steps=3),
         _example([_PENDING] * 4, error_streak=2),
         _example(
             [{"tool": "poll", "result": {"at": turn}} for turn in range(5)],
