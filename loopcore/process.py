@@ -17,6 +17,7 @@ Source: spec evaluator, section 7 (a target that dies, hangs or answers out of o
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import shlex
@@ -27,7 +28,7 @@ from time import monotonic
 from types import TracebackType
 from typing import IO
 
-from loopcore.errors import TargetError
+from loopcore.errors import EnvironmentFault, TargetError
 
 ANSWER_SECONDS = 10.0
 OUTPUT_BYTES_MAX = 2**26
@@ -43,6 +44,8 @@ _PIECE_BYTES = 2**16
 _ERRORS_BYTES_MAX = 2000
 # Unasked output up to this size is an answer out of order; more is a flood.
 _UNASKED_BYTES_MAX = 2**12
+# What keeps a process from being started that is no fault of its command.
+_MACHINE_FAULTS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 # How often the pipes are looked into without waiting, before a request and after a death.
 _LOOKS_MAX = 64
 
@@ -60,15 +63,21 @@ class _Child:
     """A running process with its pipes, what it has written, and what it was asked last."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=dict(environment),
-            start_new_session=True,
-        )
+        # First of all, since nobody would end the process if there were no selector for it.
+        self._selector = selectors.DefaultSelector()
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except BaseException:
+            self._selector.close()
+            raise
         self.stdin = _descriptor(self.process.stdin)
         self.stdout = _descriptor(self.process.stdout)
         self.stderr = _descriptor(self.process.stderr)
@@ -76,7 +85,6 @@ class _Child:
         self.errors = bytearray()
         self.output_ended = False
         self.previous: bytes | None = None
-        self._selector = selectors.DefaultSelector()
         self._selector.register(self.stdout, selectors.EVENT_READ)
         self._selector.register(self.stderr, selectors.EVENT_READ)
         self._sending = False
@@ -176,6 +184,7 @@ class ChildProcess:
         """Return the line that the child answers, without its line end.
 
         Raises TargetError of kind `crash`, `hang`, `flood` or `order`; then the child is gone.
+        Raises EnvironmentFault when the machine has no room for another process.
         """
         if b"\n" in line:
             raise ValueError("a request is one line")
@@ -214,10 +223,10 @@ class ChildProcess:
                 self._child = _Child(self._command, self._environment)
             except (OSError, ValueError, IndexError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                shown = shlex.join(self._command)
-                raise TargetError(
-                    "crash", f"{shown!r} cannot be started: {reason}", request=_text(line)
-                ) from None
+                sentence = f"{shlex.join(self._command)!r} cannot be started: {reason}"
+                if isinstance(error, OSError) and error.errno in _MACHINE_FAULTS:
+                    raise EnvironmentFault(sentence) from None
+                raise TargetError("crash", sentence, request=_text(line)) from None
             for descriptor in (self._child.stdin, self._child.stdout, self._child.stderr):
                 os.set_blocking(descriptor, False)
         return self._child

@@ -87,6 +87,7 @@ def _answered(words: list[str]) -> int:
     parser = _Parser(prog=f"loopcore {name}", description=command.HELP, allow_abbrev=False)
     command.configure(parser)
     try:
+        parser.refuse_lone_dashes(words[1:])
         return _guarded(command, parser.parse_args(words[1:]))
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_INPUT
@@ -98,6 +99,14 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         complain(f"{message} (see `{self.prog} --help`)")
         raise SystemExit(EXIT_INPUT)
+
+    def refuse_lone_dashes(self, words: Sequence[str]) -> None:
+        """Complain about `--option=--`, which Python 3.11 takes for an option without a value."""
+        for word in words:
+            if word == "--":
+                return
+            if word.startswith("--") and word.endswith("=--"):
+                self.error(f"argument {word[:-3]}: expected a value, not --")
 
 
 def _guarded(command: Command, options: argparse.Namespace) -> int:

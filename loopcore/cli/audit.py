@@ -17,6 +17,7 @@ import msgspec
 
 from loopcore.cli import EXIT_INTERRUPTED, complain
 from loopcore.cli.import_ import exit_status
+from loopcore.cli.options import SEED_MAX, integer
 from loopcore.cli.progress import file_progress, printable
 from loopcore.comparison.audit import AuditResult, SetResult, audit_sets, conclude
 from loopcore.comparison.tables import markdown
@@ -34,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="DIR", help=f"write {RESULT_FILE} and {TABLES_FILE} there")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--seed", type=int, default=0, help="seed of every draw (default: 0)")
+    parser.add_argument("--seed", default="0", metavar="N", help="seed of every draw (default: 0)")
     parser.add_argument(
         "--shell-progress",
         action="store_true",
@@ -44,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit the logs, print and write the tables; return the exit status."""
+    seed = integer("--seed", arguments.seed, 0, SEED_MAX)
     with file_progress("reading") as on_file:
         loaded = load(
             arguments.logs or [samples()],
@@ -54,14 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
     interrupted = False
     try:
         with file_progress("replaying") as on_run:
-            for one in audit_sets(loaded, seed=arguments.seed, on_run=on_run):
+            for one in audit_sets(loaded, seed=seed, on_run=on_run):
                 finished.append(one)
     except KeyboardInterrupt:
         interrupted = True
     result = conclude(
         loaded,
         finished,
-        seed=arguments.seed,
+        seed=seed,
         complete=not interrupted,
         authored=not arguments.logs,
     )

@@ -18,6 +18,9 @@ from loopcore.defects import DOCUMENT_BYTES_MAX
 from loopcore.documents import read_file
 from loopcore.errors import EnvironmentFault, UsageError
 
+# A file of limits names a few dozen numbers.
+LIMITS_BYTES_MAX = 2**20
+
 HELP = "Answer the target protocol (or, with --level, the controller protocol) on standard input."
 
 
@@ -62,5 +65,8 @@ def _answerer(level: str | None, limits_file: str | None) -> Callable[[bytes], b
 
     limits = Limits()
     if limits_file is not None:
-        limits = read_limits(read_file(limits_file, sys.stdin.buffer))
+        data = read_file(limits_file, sys.stdin.buffer)
+        if len(data) > LIMITS_BYTES_MAX:
+            raise UsageError(f"limits: the file is longer than {LIMITS_BYTES_MAX} bytes")
+        limits = read_limits(data)
     return ControllerSession(level, limits).answer

@@ -73,7 +73,8 @@ def noted_output() -> Generator[Output | None]:
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(output),
         encoding=own.encoding,
-        errors=own.errors,
+        # A file's name may hold what no encoding takes.
+        errors="backslashreplace",
         line_buffering=own.line_buffering or own.write_through,
     )
     try:

@@ -27,6 +27,8 @@ CONFIDENCE = 0.95
 RESAMPLES = 2_000
 # Below this many independent units a rate is reported as unknown, beside its exact interval.
 UNITS_MIN = 30
+# The tail is summed term by term, so a count that no audit reaches is refused, not attempted.
+TRIALS_MAX = 2_000_000
 _BISECTIONS = 60
 _DRAW_BYTES = 4
 
@@ -71,11 +73,11 @@ def _at_most(k: int, n: int, share: float) -> float:
 def clopper_pearson(k: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Return the exact interval of a share of which k of n trials were hits.
 
-    Arguments: 0 ≤ k ≤ n, n ≥ 1; confidence in (0, 1), two-sided.
+    Arguments: 0 ≤ k ≤ n, 1 ≤ n ≤ TRIALS_MAX; confidence in (0, 1), two-sided.
     Errors: UsageError for counts that are no counts. Complexity: linear in min(k, n − k).
     Source: Clopper and Pearson (1934).
     """
-    if not 0 <= k <= n or n < 1 or not 0 < confidence < 1:
+    if not 0 <= k <= n or not 1 <= n <= TRIALS_MAX or not 0 < confidence < 1:
         raise UsageError(f"no exact interval for {k} of {n} at confidence {confidence}")
     error = (1 - confidence) / 2
     low = 0.0 if k == 0 else _solve(k - 1, n, 1 - error)

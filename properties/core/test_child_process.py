@@ -1,6 +1,10 @@
 """A child process that misbehaves becomes one error in bounded time, and never a hang of ours."""
 
+import errno
+import os
+import selectors
 import signal
+import subprocess
 import sys
 import textwrap
 import time
@@ -9,7 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from loopcore.errors import TargetError
+from loopcore.errors import EnvironmentFault, TargetError
 from loopcore.process import ChildProcess
 
 # No misbehaviour may take longer than this, whatever the machine is doing.
@@ -345,3 +349,21 @@ def test_an_interruption_leaves_no_child(start: Start, tmp_path: Path) -> None:
 def test_a_request_is_one_line(start: Start) -> None:
     with start(ECHO) as child, pytest.raises(ValueError, match="one line"):
         child.ask(b"two\nlines")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM])
+@pytest.mark.parametrize("part", [(subprocess, "Popen"), (selectors, "DefaultSelector")])
+def test_a_machine_without_room_is_no_fault_of_the_child(
+    start: Start, monkeypatch: pytest.MonkeyPatch, part: tuple[object, str], number: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    child = start(ECHO)
+    with monkeypatch.context() as patched:
+        patched.setattr(*part, refuse)
+        with pytest.raises(EnvironmentFault, match=os.strerror(number)):
+            child.ask(b"1")
+    assert child.pid is None
+    assert child.ask(b"2") == b"2"
+    child.close()

@@ -279,3 +279,55 @@ def test_a_request_that_nests_too_deep_is_answered_under_its_id() -> None:
     assert [answer["id"] for answer in answers] == [1, 2, 3, None, None]
     errors = [(answer["error"]["code"], answer["error"]["path"]) for answer in answers]
     assert errors == [("malformed", "$")] * len(lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lab", "--out=--"),
+        ("audit", "--seed=--"),
+        ("audit", "--seed=-1"),
+        ("audit", "--seed=1_0"),
+        ("audit", "--seed=\u0663"),
+        ("audit", "--seed="),
+        ("audit", f"--seed={2**63}"),
+        ("audit", "--seed=" + "0" * 20 + "9" * 20),
+        ("audit", "--seed=" + "9" * 6000),
+    ],
+)
+def test_a_value_that_an_option_does_not_take_is_one_sentence(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "loopcore", *words], capture_output=True, cwd=tmp_path, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), done
+    assert words[1].partition("=")[0].encode() in done.stderr
+    assert len(done.stderr) < 300
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_largest_seed_is_taken_with_leading_zeros() -> None:
+    done = loopcore("audit", "--json", "--seed", "0" * 6000 + str(2**63 - 1))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["seed"] == 2**63 - 1
+
+
+def test_limits_that_are_too_long_are_refused_at_once(tmp_path: Path) -> None:
+    limits = tmp_path / "limits.json"
+    limits.write_bytes(b"[" * (100 * MEGABYTE))
+    done = loopcore("serve", "--level", "D", "--limits", str(limits))
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_any_folder_can_be_printed_in_any_encoding(encoding: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "loopcore", "lab", "--out", os.fsdecode(b"o\xff\xc3\xa9")],
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"written to o\\udcff" in done.stdout

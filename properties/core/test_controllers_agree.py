@@ -89,6 +89,7 @@ def test_after_a_turn_whose_decision_is_a_stop_nothing_but_that_stop_is_answered
             return
 
 
+@pytest.mark.slow
 def test_generated_runs_meet_every_answer_of_the_precedence() -> None:
     met: Counter[tuple[str, str | None]] = Counter()
 

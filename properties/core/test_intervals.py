@@ -63,7 +63,7 @@ def test_the_interval_holds_the_share_and_mirrors(counts: tuple[int, int]) -> No
     assert found.low == pytest.approx(1 - mirror.high, abs=1e-9)
 
 
-@pytest.mark.parametrize(("k", "n"), [(-1, 3), (4, 3), (0, 0)])
+@pytest.mark.parametrize(("k", "n"), [(-1, 3), (4, 3), (0, 0), (1, 10**30)])
 def test_counts_that_are_no_counts_are_refused(k: int, n: int) -> None:
     with pytest.raises(UsageError):
         clopper_pearson(k, n)

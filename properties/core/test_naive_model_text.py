@@ -238,6 +238,7 @@ def test_a_stream_gives_the_answer_of_the_document_it_spells() -> None:
     assert "$.policy.deadline_unix_ms" in json.dumps(late)
 
 
+@pytest.mark.slow
 def test_more_steps_than_a_million_are_refused_before_any_is_read() -> None:
     steps: list[object] = [None] * 1_000_001
     assert defect(evaluate(POLICY, steps)) == "$.steps"

@@ -69,6 +69,7 @@ def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_each_check_is_a_test_and_the_target_is_named(folder: Path) -> None:
     users_file(folder)
     status, output = run_pytest(folder, "-k", THREE, "--loopcore-target", "theirs:right")
@@ -80,6 +81,7 @@ def test_each_check_is_a_test_and_the_target_is_named(folder: Path) -> None:
     assert "E14 strict-text is not applicable: the target is given values" in output
 
 
+@pytest.mark.slow
 def test_without_options_the_built_in_evaluator_is_meant(folder: Path) -> None:
     users_file(folder)
     status, output = run_pytest(folder, "-k", "E12")
@@ -97,6 +99,7 @@ def test_a_broken_property_fails_with_a_command_that_reproduces_it(folder: Path)
     assert command in output
 
 
+@pytest.mark.slow
 def test_a_dead_target_is_a_failure_and_no_expected_one(folder: Path) -> None:
     users_file(folder, '"theirs:dead", {"E06": "it dies"}')
     status, output = run_pytest(folder, "-k", "E06")
@@ -142,6 +145,7 @@ def test_a_wrong_option_ends_the_run_before_any_test(
     assert "collected" not in output
 
 
+@pytest.mark.slow
 def test_options_without_any_check_to_follow_them_are_an_error(folder: Path) -> None:
     (folder / "test_other.py").write_text("def test_it(): pass\n", encoding="utf-8")
     status, output = run_pytest(folder, "--loopcore-target", "theirs:right")

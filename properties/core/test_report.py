@@ -91,6 +91,7 @@ def hostile_results() -> Results:
     )
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes_in_another_process(tmp_path: Path) -> None:
     put(tmp_path / "in", everything())
     for seed in (1, 2):

@@ -105,6 +105,7 @@ def quick(*arguments: str, only: str = "E06,E12") -> tuple[str, ...]:
     return (*arguments, "--profile", "quick", "--only", only)
 
 
+@pytest.mark.slow
 def test_the_built_in_evaluator_is_held_to_every_property(folder: Path) -> None:
     done = verify(folder, "--profile", "quick")
     assert done.returncode == 0, done.stdout
@@ -164,6 +165,7 @@ def test_a_death_breaks_e15_and_leaves_the_property_unknown(folder: Path) -> Non
     assert verify(folder, "--rerun", str(file)).returncode == 0
 
 
+@pytest.mark.slow
 def test_junit_counts_failures_and_errors_apart(folder: Path) -> None:
     verify(folder, *quick("dies:evaluate", only="E07,E14"))
     text = (folder / "loopcore-out" / "verify" / "junit.xml").read_text(encoding="utf-8")
@@ -187,6 +189,7 @@ def test_json_is_the_result_file(folder: Path) -> None:
     assert json.loads(done.stdout) == json.loads(file.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_verdicts_do_not_depend_on_the_number_of_jobs(folder: Path) -> None:
     rows: list[list[tuple[str, str, int, str | None]]] = []
     for jobs in ("1", "2"):
@@ -318,6 +321,7 @@ def test_an_interruption_leaves_readable_results_and_no_process(
     assert targets_have_ended(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "jobs"), [("slow", "1"), ("slow", "2"), ("hangs", "1")])
 def test_a_kill_leaves_the_old_results_whole_and_no_process(
     folder: Path, started: list[subprocess.Popen[str]], name: str, jobs: str

@@ -99,6 +99,7 @@ def row(verified: Verified, name: str) -> PropertyResult:
     return next(each for each in verified.result.properties if each.id == name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_held_needs_the_examples_of_the_profile(profile: Profile) -> None:
     outcome = examine(asking(holds), OURS, profile, 0)

@@ -36,7 +36,6 @@ from loopcore.testing.controller_contract import (
 )
 from loopcore.testing.naive_controllers import NaiveController
 
-
 _REFUSED: Fields = {"claims_done": True, "verified": False}
 
 
