@@ -29,6 +29,7 @@ from loopcore.cli import (
     EXIT_WANTING,
     complain,
 )
+from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer
 from loopcore.errors import EnvironmentFault
 from loopcore.files import DEFAULT_FOLDER
 
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 HELP = "Verify, mutate, compare on logs, and write one report; quick unless told otherwise."
 
 PROFILES = ("quick", "default", "thorough")
-SEED_MAX = 2**63 - 1
-JOBS_MAX = 64
 EXITS = {
     "held": EXIT_OK,
     "broken": EXIT_WANTING,
@@ -141,9 +140,10 @@ def _integer(least: int, most: int) -> Callable[[str], int]:
     """Return a parser of integers in a range, for an option."""
 
     def parse(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no integer from {least} to {most}")
-        return int(text)
+        try:
+            return integer("this option", text, least, most)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopcore.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_WANTING, complain
+from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer
 from loopcore.errors import EnvironmentFault, UsageError
 from loopcore.files import DEFAULT_FOLDER, write_whole
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 HELP = "Plant faults in traces and in the evaluator; show which invariant catches each."
 
-SEED_MAX = 2**63 - 1
-JOBS_MAX = 64
 _SHOWN_MAX = 10
 
 
@@ -57,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run, write and print; return the exit status."""
     if importlib.util.find_spec("hypothesis") is None:
         raise EnvironmentFault("mutate needs the extra: pip install 'loopcore[verify]'")
-    seed = _integer("--seed", arguments.seed, 0, SEED_MAX)
+    seed = integer("--seed", arguments.seed, 0, SEED_MAX)
     cores = str(os.cpu_count() or 1)
-    jobs = _integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
+    jobs = integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
     if arguments.vectors:
         if arguments.quick or arguments.only is not None:
             raise UsageError("--vectors puts all vectors; --quick and --only do not go with it")
@@ -90,12 +89,6 @@ def run(arguments: argparse.Namespace) -> int:
         complain("interrupted; the outcomes above are finished, and the next run goes on")
         return EXIT_INTERRUPTED
     return EXIT_OK if is_clean(result) else EXIT_WANTING
-
-
-def _integer(option: str, text: str, least: int, most: int) -> int:
-    if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
-        raise UsageError(f"{option} takes an integer from {least} to {most}, not {text!r}")
-    return int(text)
 
 
 def _vectors(arguments: argparse.Namespace) -> int:

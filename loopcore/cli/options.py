@@ -5,6 +5,7 @@ from __future__ import annotations
 from loopcore.errors import UsageError
 
 SEED_MAX = 2**63 - 1
+JOBS_MAX = 64
 _SHOWN_MAX = 60
 
 

@@ -26,6 +26,7 @@ from loopcore.cli import (
     complain,
     proving,
 )
+from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer
 from loopcore.errors import EnvironmentFault, UsageError
 from loopcore.files import DEFAULT_FOLDER, write_whole
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 HELP = "Hold an evaluator or a controller to every invariant; write OUT/verify/result.json."
 
 KINDS_TO_COME = ("loop", "store")
-SEED_MAX = 2**63 - 1
-JOBS_MAX = 64
 # What each verdict makes of the exit status; the highest in EXIT_ORDER wins.
 EXITS: dict[str, int] = {
     "held": EXIT_OK,
@@ -107,9 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(kind: Kind[T], arguments: argparse.Namespace) -> int:
     """Verify or rerun a target of this kind; return the exit status."""
-    seed = _integer("--seed", arguments.seed, 0, SEED_MAX)
+    seed = integer("--seed", arguments.seed, 0, SEED_MAX)
     cores = str(os.cpu_count() or 1)
-    jobs = _integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
+    jobs = integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
     from loopcore.suite import TargetSpec
     from loopcore.testing.profiles import find_profile
 
@@ -175,12 +174,6 @@ def _verified(
 def exit_status(results: Sequence[PropertyResult]) -> int:
     """Return the exit status of finished results."""
     return max((EXITS[each.verdict] for each in results), key=EXIT_ORDER.index, default=EXIT_OK)
-
-
-def _integer(option: str, text: str, least: int, most: int) -> int:
-    if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
-        raise UsageError(f"{option} takes an integer from {least} to {most}, not {text!r}")
-    return int(text)
 
 
 def _chosen(only: str | None, catalogue: Sequence[Invariant[T]]) -> tuple[Invariant[T], ...]:
