@@ -30,7 +30,7 @@ from loopcore.cli import (
     complain,
 )
 from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer
-from loopcore.errors import EnvironmentFault
+from loopcore.errors import EnvironmentFault, UsageError
 from loopcore.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
