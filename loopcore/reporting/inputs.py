@@ -20,6 +20,7 @@ import msgspec
 
 from loopcore.comparison.audit import SCHEMA as AUDIT_SCHEMA
 from loopcore.comparison.audit import AuditResult
+from loopcore.comparison.intervals import TRIALS_MAX
 from loopcore.errors import InputError, UsageError
 from loopcore.lab import LabReport
 from loopcore.reporting.view import REPORT_SCHEMA
@@ -160,9 +161,26 @@ def _schema(path: Path) -> str:
         return schema
 
 
+def _audit(path: Path) -> AuditResult:
+    """Return an audit whose sets can stand side by side; raise InputError naming the file."""
+    result = read_result(path, AuditResult)
+    contestants = [[(row.contestant, row.phase) for row in one.rows] for one in result.sets]
+    for one, names in zip(result.sets, contestants, strict=True):
+        if names != contestants[0] or len({name for name, _ in names}) != len(names):
+            raise InputError(
+                "malformed", f"{path}: the set {one.name!r} has other contestants.", path="$"
+            )
+        for row in one.rows:
+            rate = row.false_stops
+            if not 0 <= rate.hits <= rate.n <= TRIALS_MAX:
+                reason = f"{row.contestant!r} stops {rate.hits} of {rate.n} runs, which cannot be"
+                raise InputError("malformed", f"{path}: {reason}.", path="$")
+    return result
+
+
 def _read(folder: Path, found: dict[str, list[Path]]) -> Results:
     assessment = read_result(found["assessment"][0], Assessment) if found["assessment"] else None
-    audits = [read_result(path, AuditResult) for path in found["audit"]]
+    audits = [_audit(path) for path in found["audit"]]
     return Results(
         verify=read_result(found["verify"][0], VerifyResult) if found["verify"] else None,
         mutate=read_result(found["mutate"][0], MutateResult) if found["mutate"] else None,

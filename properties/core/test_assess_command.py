@@ -234,6 +234,7 @@ def test_ctrl_c_leaves_a_readable_report_of_what_there_is(tmp_path: Path) -> Non
     assert built.outcome == "unknown"
 
 
+@pytest.mark.slow
 def test_a_killed_assessment_leaves_the_old_report_whole(
     stages: Callable[[VerifyResult, MutateResult], None], tmp_path: Path
 ) -> None:

@@ -52,6 +52,7 @@ def test_every_property_has_a_corpus_and_the_judges_are_the_catalogue() -> None:
     assert [name for name in CONTROL_JUDGES if not load_witnesses(name)] == ["C05"]
 
 
+@pytest.mark.slow
 def test_every_judge_lets_the_unchanged_controllers_pass() -> None:
     check_judges(CONTROL_JUDGES)
 

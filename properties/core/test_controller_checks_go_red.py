@@ -101,6 +101,7 @@ def test_every_property_has_a_wrong_controller_to_find() -> None:
     assert {wrong.killer for wrong in WRONG} == set(BY_ID)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("examined", "name"), PAIRS, ids=[f"{p.id}-{name}" for p, name in PAIRS])
 def test_each_level_holds_each_property_or_is_not_judged_by_it(
     examined: ControllerProperty, name: str
@@ -115,6 +116,7 @@ def test_each_level_holds_each_property_or_is_not_judged_by_it(
     assert finding(examined, level(name), PASSES) is None
 
 
+@pytest.mark.slow
 def test_exactly_the_named_pairs_of_guards_and_properties_are_broken() -> None:
     broken: set[tuple[str, str]] = set()
     for examined in CONTROLLER_CATALOGUE:
@@ -147,6 +149,7 @@ def test_a_warning_is_never_a_stop(examined: ControllerProperty) -> None:
     assert (examined.lack(warning) is not None) == examined.judges_stops
 
 
+@pytest.mark.slow
 def test_explicit_cases_alone_meet_every_goal_of_every_level() -> None:
     for examined in CONTROLLER_CATALOGUE:
         for name in LEVELS:

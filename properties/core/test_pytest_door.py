@@ -107,6 +107,7 @@ def test_a_dead_target_is_a_failure_and_no_expected_one(folder: Path) -> None:
     assert "CheckUnknown" in output
 
 
+@pytest.mark.slow
 def test_an_expected_failure_is_strict(folder: Path) -> None:
     users_file(folder, '"theirs:late", {"E06": "the deadline is inclusive"}')
     status, output = run_pytest(folder, "-k", "E06")

@@ -304,6 +304,7 @@ def targets_have_ended(folder: Path) -> bool:
     return bool(processes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("name", ["slow", "hangs"])
 def test_an_interruption_leaves_readable_results_and_no_process(

@@ -131,6 +131,7 @@ def opened(name: str) -> ControllerTarget:
     return open_controller(spec)
 
 
+@pytest.mark.slow
 def test_a_level_by_name_a_factory_and_a_command_get_one_verdict(folder: Path) -> None:
     served = f"'{sys.executable}' -m loopcore serve --level D"
     rows: list[dict[str, str]] = []
@@ -165,6 +166,7 @@ def test_a_wrong_controller_is_caught_with_a_file_that_reproduces_it(folder: Pat
     assert (other.returncode, "not applicable" in other.stdout) == (0, True)
 
 
+@pytest.mark.slow
 def test_verdicts_do_not_depend_on_the_number_of_jobs(folder: Path) -> None:
     rows: list[dict[str, str]] = []
     for jobs in ("1", "2"):
@@ -173,6 +175,7 @@ def test_verdicts_do_not_depend_on_the_number_of_jobs(folder: Path) -> None:
     assert rows == [{"C03": "broken", "C06": "broken", "C10": "held"}] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Dies", "Raises", "Nonsense", "Bare"])
 def test_a_fault_makes_the_property_unknown_and_breaks_e15(folder: Path, name: str) -> None:
     done = verify(folder, f"faults:{name}", "--only", "C07")
