@@ -70,6 +70,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[VerifyResult, MutateRes
     return place
 
 
+@pytest.mark.slow
 def test_a_whole_assessment_writes_three_forms_of_one_report_and_is_quiet(tmp_path: Path) -> None:
     done = subprocess.run(
         command("--out", str(tmp_path)),

@@ -131,6 +131,7 @@ def test_a_sample_of_mutants_is_killed_by_the_judge_that_is_named(name: str) -> 
     assert (result.verdict, result.killed_by) == ("killed", (killer,))
 
 
+@pytest.mark.slow
 def test_a_mutant_that_hangs_is_killed_by_totality_in_bounded_time() -> None:
     hanging = msgspec.structs.replace(
         UNMARKED,
@@ -148,6 +149,7 @@ def test_a_mutant_that_cannot_be_made_is_broken_and_not_killed() -> None:
     assert "no_such_name" in result.reason
 
 
+@pytest.mark.slow
 def test_a_mutant_that_is_equivalent_and_not_marked_survives_and_spoils_the_result(
     tmp_path: Path,
 ) -> None:

@@ -21,6 +21,7 @@ from loopcore.results import MutateResult, TraceCaseResult, read_result
 ONLY = "baseline,swap-first-two,receipts-digest-only"
 
 
+@pytest.mark.slow
 def test_chosen_cases_and_mutants_are_run_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_target_that_disagrees_with_the_vectors_is_exit_1(
     assert "the target's JSON parser hides this damage" in shown
 
 
+@pytest.mark.slow
 def test_an_interruption_keeps_what_was_finished(tmp_path: Path) -> None:
     names = ",".join(each.id for each in load_mutants()[:40])
     words = [sys.executable, "-m", "loopcore", "mutate", "--only", names, "--jobs", "1"]

@@ -151,6 +151,7 @@ def test_a_factory_that_declares_nothing_is_not_judged_on_inputs(folder: Path) -
     assert "does not declare that it needs progress" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_wrong_controller_is_caught_with_a_file_that_reproduces_it(folder: Path) -> None:
     done = verify(folder, "plain:late", "--only", "C01,C07")
     assert done.returncode == 1, done.stdout
