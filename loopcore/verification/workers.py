@@ -65,7 +65,13 @@ def examine_in_workers(
         initargs=(spec,),
     )
     try:
-        waiting = [pool.submit(_examine, each.id, profile, seed) for each in properties]
+        # A worker that starts takes an interrupt before it can say that it ignores it, so it starts
+        # with interrupts held back; this process has a held one as soon as all are started.
+        held_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            waiting = [pool.submit(_examine, each.id, profile, seed) for each in properties]
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
         for ready in as_completed(waiting):
             yield ready.result()
     except BrokenProcessPool:
@@ -81,6 +87,7 @@ def examine_in_workers(
 def _prepare(spec: TargetSpec) -> None:
     """Make this worker ready: its signals, its watch over the parent, its target."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_watch_parent, daemon=True).start()
     if spec.kind == CONTROLLERS.name:
