@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from loopcore.errors import TargetError
+from loopcore.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
     from loopcore.testing.contract import Answer
 
 SHOWN_CHARACTERS_MAX = 100
+# What every target is asked first, in either protocol.
+DESCRIBE = b'{"id":1,"op":"describe"}'
 
 
 def parsed(data: bytes) -> object:
@@ -32,6 +34,16 @@ def parsed(data: bytes) -> object:
 def as_object(value: object) -> dict[str, object] | None:
     """Return a JSON object, or None for any other value."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
+
+
+def description(data: bytes, protocol: str) -> dict[str, object]:
+    """Return a target's answer to `DESCRIBE`; raise UsageError where it speaks no such protocol."""
+    facts = as_object(parsed(data))
+    if facts is None or facts.get("id") != 1:
+        raise UsageError("the target does not answer describe with an object and its id")
+    if facts.get("protocol") != protocol:
+        raise UsageError(f"the target speaks {cut(facts.get('protocol'))}, not {protocol}")
+    return facts
 
 
 def checked_answer(data: bytes, asked: bytes, number: int | None = None) -> Answer:

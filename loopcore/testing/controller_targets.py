@@ -23,7 +23,7 @@ from loopcore.control.variants import declared_needs
 from loopcore.control.wire import PROTOCOL, ControllerSession
 from loopcore.errors import TargetError, UsageError
 from loopcore.process import ChildProcess
-from loopcore.testing.answers import as_object, cut, parsed, refuse
+from loopcore.testing.answers import DESCRIBE, as_object, cut, description, parsed, refuse
 from loopcore.testing.controller_contract import INPUTS
 from loopcore.testing.controller_lines import Facts, LineController
 from loopcore.testing.targets import TargetSpec
@@ -126,18 +126,9 @@ class CommandController(LineController):
     @classmethod
     def open(cls, spec: TargetSpec) -> CommandController:
         """Return the target after it has described itself; raise UsageError or TargetError."""
-        try:
-            words = shlex.split(spec.command or "")
-        except ValueError as error:
-            raise UsageError(f"--command {spec.command!r}: {error}") from None
-        if not words:
-            raise UsageError("--command is empty")
+        words = spec.command_words()
         with _child(words, spec) as child:
-            said = as_object(parsed(child.ask(b'{"id":1,"op":"describe"}')))
-        if said is None or said.get("id") != 1:
-            raise UsageError("the target does not answer describe with an object and its id")
-        if said.get("protocol") != PROTOCOL:
-            raise UsageError(f"the target speaks {cut(said.get('protocol'))}, not {PROTOCOL}")
+            said = description(child.ask(DESCRIBE), PROTOCOL)
         return cls(spec, _facts(said), _child(words, spec))
 
     def fresh(self) -> ControllerTarget:

@@ -38,7 +38,16 @@ from loopcore.models import Receipt
 from loopcore.process import ANSWER_SECONDS, ChildProcess
 from loopcore.serving import PROTOCOL, answer
 from loopcore.terminals import PRECEDENCE
-from loopcore.testing.answers import as_object, checked_answer, cut, one_of, parsed, refuse
+from loopcore.testing.answers import (
+    DESCRIBE,
+    as_object,
+    checked_answer,
+    cut,
+    description,
+    one_of,
+    parsed,
+    refuse,
+)
 
 if TYPE_CHECKING:
     from loopcore.testing.contract import Answer, EvaluatorTarget, Json
@@ -57,6 +66,16 @@ class TargetSpec:
     command: str | None = None
     answer_seconds: float = ANSWER_SECONDS
     kind: str = "evaluator"
+
+    def command_words(self) -> list[str]:
+        """Return the words of the command line; raise UsageError where it is none."""
+        try:
+            words = shlex.split(self.command or "")
+        except ValueError as error:
+            raise UsageError(f"--command {self.command!r}: {error}") from None
+        if not words:
+            raise UsageError("--command is empty")
+        return words
 
     def words(self) -> str:
         """Return the arguments that name the target on a command line."""
@@ -189,19 +208,8 @@ class CommandTarget:
     @classmethod
     def open(cls, spec: TargetSpec) -> CommandTarget:
         """Return the target after it has described itself; raise UsageError or TargetError."""
-        try:
-            words = shlex.split(spec.command or "")
-        except ValueError as error:
-            raise UsageError(f"--command {spec.command!r}: {error}") from None
-        if not words:
-            raise UsageError("--command is empty")
-        with _child(words, spec) as child:
-            facts = as_object(parsed(child.ask(b'{"id":1,"op":"describe"}')))
-        if facts is None or facts.get("id") != 1:
-            raise UsageError("the target does not answer describe with an object and its id")
-        if facts.get("protocol") != PROTOCOL:
-            spoken = json.dumps(facts.get("protocol"))[:60]
-            raise UsageError(f"the target speaks {spoken}, not {PROTOCOL}")
+        with _child(spec.command_words(), spec) as child:
+            facts = description(child.ask(DESCRIBE), PROTOCOL)
         name, version, wire = facts.get("name"), facts.get("version"), facts.get("wire")
         if not isinstance(name, str) or not isinstance(version, str):
             raise UsageError("the target's describe has no text under name and version")
