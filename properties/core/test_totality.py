@@ -53,7 +53,7 @@ def test_random_documents_get_a_receipt_or_a_typed_error() -> None:
 def test_random_bytes_get_a_typed_error() -> None:
     draw = random.Random(12)
     shapes = ('{"schema":', "[", '"', "1e", "\\u", "null", "\x00", "\ufeff")
-    lines = []
+    lines: list[bytes] = []
     for number in range(COUNT):
         line = draw.randbytes(draw.randrange(1, BYTES_MAX))
         if number % 2:
