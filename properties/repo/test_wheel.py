@@ -77,7 +77,7 @@ RUNS = {
     ),
     "lab": CommandRun(arguments=(), shows="completed"),
     "verify": CommandRun(arguments=("--profile", "quick"), shows="held"),
-    "mutate": CommandRun(arguments=("--profile", "quick")),
+    "mutate": CommandRun(arguments=("--quick",)),
     "import": CommandRun(arguments=("logs", "--out", "observations")),
     "audit": CommandRun(arguments=()),
     "assess": CommandRun(arguments=("--profile", "quick")),
