@@ -46,6 +46,18 @@ def description(data: bytes, protocol: str) -> dict[str, object]:
     return facts
 
 
+def hosted_result(reply: dict[str, object], asked: bytes) -> object:
+    """Return what a hosted Python target gave; raise TargetError where it gave nothing."""
+    crash = as_object(reply.get("crash"))
+    if crash is not None:
+        message = f"it raised {crash.get('error')}\n{crash.get('traceback')}"
+        raise TargetError("crash", message.rstrip(), request=asked.decode())
+    if "result" not in reply:
+        said = reply.get("misfit", reply.get("refused", "it gave no result"))
+        raise TargetError("answer", str(said), request=asked.decode())
+    return reply["result"]
+
+
 def checked_answer(data: bytes, asked: bytes, number: int | None = None) -> Answer:
     """Return an answer line without its id; raise TargetError when it does not fit the request.
 

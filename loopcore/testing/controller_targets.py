@@ -23,7 +23,15 @@ from loopcore.control.variants import declared_needs
 from loopcore.control.wire import PROTOCOL, ControllerSession
 from loopcore.errors import TargetError, UsageError
 from loopcore.process import ChildProcess
-from loopcore.testing.answers import DESCRIBE, as_object, cut, description, parsed, refuse
+from loopcore.testing.answers import (
+    DESCRIBE,
+    as_object,
+    cut,
+    description,
+    hosted_result,
+    parsed,
+    refuse,
+)
 from loopcore.testing.controller_contract import INPUTS
 from loopcore.testing.controller_lines import Facts, LineController
 from loopcore.testing.targets import TargetSpec
@@ -175,16 +183,10 @@ class PythonController(LineController):
         if isinstance(printed, str) and len(self.notes) < _NOTES_MAX:
             note = f"the target printed {printed[:80]!r} on its standard output"
             self.notes += () if note in self.notes else (note,)
-        crash = as_object(reply.get("crash"))
-        if crash is not None:
-            message = f"it raised {crash.get('error')}\n{crash.get('traceback')}"
-            raise TargetError("crash", message.rstrip(), request=line.decode())
-        if "result" not in reply:
-            said = reply.get("misfit", reply.get("refused", "it gave no result"))
-            raise TargetError("answer", str(said), request=line.decode())
-        result = as_object(reply["result"])
+        given = hosted_result(reply, line)
+        result = as_object(given)
         if result is None:
-            refuse(f"its result is no decision: {cut(reply['result'])}", line)
+            refuse(f"its result is no decision: {cut(given)}", line)
         return result
 
 

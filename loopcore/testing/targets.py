@@ -44,6 +44,7 @@ from loopcore.testing.answers import (
     checked_answer,
     cut,
     description,
+    hosted_result,
     one_of,
     parsed,
     refuse,
@@ -327,14 +328,7 @@ class PythonTarget:
         if isinstance(printed, str) and len(self.notes) < _NOTES_MAX:
             note = f"the target printed {printed[:80]!r} on its standard output"
             self.notes += () if note in self.notes else (note,)
-        crash = as_object(reply.get("crash"))
-        if crash is not None:
-            message = f"it raised {crash.get('error')}\n{crash.get('traceback')}"
-            raise TargetError("crash", message.rstrip(), request=line.decode())
-        if "result" not in reply:
-            said = reply.get("misfit", reply.get("refused", "it gave no result"))
-            raise TargetError("answer", str(said), request=line.decode())
-        return reply["result"], line
+        return hosted_result(reply, line), line
 
     def _shaped(self, result: object, asked: bytes) -> Answer:
         shaped = as_object(result)
