@@ -88,6 +88,8 @@ class Source:
             kinds.append("wait")
         state, now = STATES[0], cast("int", policy["started_at_unix_ms"])
         steps: list[Value] = []
+        # Every third run goes in a circle, which independent draws hardly ever do.
+        period = draw.choice([None] * 4 + [2, 3])
         # Most runs are cut soon, or nearly all of them would run on after their terminal.
         for index in range(draw.choice([0, 1, 2, 3, 4, 5, 6, 8, 12])):
             kind = draw.choice(list(DELTAS) if draw.random() < 0.1 else kinds)
@@ -119,10 +121,20 @@ class Source:
                 "output_tokens_delta": deltas[0] * draw.randint(0, 4),
                 "completion_receipt_sha256": draw.choice(evidence) if named else None,
             }
-            state = after
+            if period is not None and index >= period:
+                self._go_round(step, steps[index - period], state)
+            state = cast("str", step["state_after_sha256"])
             self._spoil(step)
             steps.append(step)
         return {"schema": "loopcore/trace/1", "policy": policy, "steps": steps}
+
+    def _go_round(self, step: Value, before: Value, state: str) -> None:
+        """Make a step the one of a period before, now without evidence."""
+        moment = ("sequence", "completed_at_unix_ms")
+        step |= {field: value for field, value in before.items() if field not in moment}
+        step["state_before_sha256"] = state
+        step["new_evidence_receipt_sha256"] = []
+        step["completion_receipt_sha256"] = None
 
     def _spoil(self, step: Value) -> None:
         """Make a step ill-formed now and then, in one of the ways that a step can be."""

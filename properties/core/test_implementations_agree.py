@@ -42,6 +42,11 @@ def ours(outcome: Receipt | InputError) -> object:
     return comparable({"receipt": msgspec.to_builtins(outcome)})
 
 
+def name(outcome: Receipt | InputError) -> str:
+    """Return the terminal or the error code."""
+    return outcome.code if isinstance(outcome, InputError) else outcome.terminal
+
+
 def attempt(evaluate: object, data: object) -> Receipt | InputError:
     """Return the receipt or the error of a call."""
     assert callable(evaluate)
@@ -59,7 +64,7 @@ def compare(seed: int, documents: int) -> Counter[str]:
         data = generator.document()
         outcome = attempt(evaluate_trace, data)
         assert ours(outcome) == comparable(naive.evaluate_bytes(data)), data
-        met[outcome.code if isinstance(outcome, InputError) else outcome.terminal] += 1
+        met[name(outcome)] += 1
 
         document = generator.trace()
         if number % 4 == 0:
@@ -67,6 +72,7 @@ def compare(seed: int, documents: int) -> Counter[str]:
         stream = generator.stream(document)
         streamed = attempt(evaluate_stream, io.BytesIO(stream))
         assert ours(streamed) == comparable(naive.evaluate_stream(stream)), stream
+        met[name(streamed)] += 1
 
         if "policy" in document and "steps" in document:
             request = {"id": number, "op": "evaluate", **document}

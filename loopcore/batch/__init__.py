@@ -1,0 +1,1 @@
+"""The evaluator and the controllers over columns: many runs at once, equal to one at a time."""

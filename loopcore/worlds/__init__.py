@@ -1,0 +1,1 @@
+"""Small environments with known truth, worked by agents whose habits are known."""
