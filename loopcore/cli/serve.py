@@ -26,7 +26,7 @@ HELP = "Answer the target protocol (or, with --level, the controller protocol) o
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--level", metavar="LEVEL", help="serve a control level: A, B, C or D")
+    parser.add_argument("--level", metavar="LEVEL", help="serve a control level: A, B, C, D or E")
     parser.add_argument("--limits", metavar="FILE", help="limits of the controller, as JSON")
 
 

@@ -1,15 +1,15 @@
-"""Levels A to D: which rows a level has is one table, which of them wins is another.
+"""Levels A to E: which rows a level has is one table, which of them wins is another.
 
 Theory of operation: `LEVELS` says which rows a level has, the table of precedence orders what they
 answer. On each observation all rows of the level are updated, whatever else fires, and the highest
 answer is given. Once a turn is over whose decision is a stop, every later observation gets that
-stop and changes nothing.
+stop and changes nothing. Once one is over whose decision is a recovery, the detectors begin anew.
 
 Choices: a claim that the verifier could not judge does not make its turn idle, whatever its
 progress. An observation with arguments and no tool is a call, as it has an action fingerprint.
-Level E is not here.
+What level E adds to level D is in `loopcore.control.recovery`.
 
-Source: spec controllers, sections 2 to 6.
+Source: spec control, section 2; spec controllers, sections 2 to 6.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from loopcore.control.gates import Gatekeeper, Sums
 from loopcore.control.limits import Limits, ToolPolicy
 from loopcore.control.observations import Observation
 from loopcore.control.precedence import CONTINUE, RANKS, STEPS
+from loopcore.control.recovery import Recoveries
 from loopcore.control.turns import Turns
 from loopcore.errors import UsageError
 
@@ -56,6 +57,7 @@ class LevelRule(msgspec.Struct, frozen=True, kw_only=True):
         gate_stops: refusals and a broken verifier end the run, in bounded number.
         fingerprints: whether actions and results must be told apart.
         needs: the inputs that it declares on the wire.
+        recovers: a detector's stop becomes a recovery while its budgets last.
     """
 
     detectors: str
@@ -63,8 +65,16 @@ class LevelRule(msgspec.Struct, frozen=True, kw_only=True):
     gate_stops: bool
     fingerprints: bool
     needs: tuple[str, ...]
+    recovers: bool = False
 
 
+_D = LevelRule(
+    detectors="recwp",
+    budgets=True,
+    gate_stops=True,
+    fingerprints=True,
+    needs=("call", "arguments", "result", "error", "state", "progress"),
+)
 LEVELS: Mapping[str, LevelRule] = {
     "A": LevelRule(detectors="", budgets=False, gate_stops=False, fingerprints=False, needs=()),
     "B": LevelRule(detectors="p", budgets=True, gate_stops=True, fingerprints=False, needs=()),
@@ -75,18 +85,13 @@ LEVELS: Mapping[str, LevelRule] = {
         fingerprints=True,
         needs=("call", "arguments"),
     ),
-    "D": LevelRule(
-        detectors="recwp",
-        budgets=True,
-        gate_stops=True,
-        fingerprints=True,
-        needs=("call", "arguments", "result", "error", "state", "progress"),
-    ),
+    "D": _D,
+    "E": msgspec.structs.replace(_D, recovers=True),
 }
 
 
 def controller(name: str) -> Controller:
-    """Return a new controller of level A, B, C or D, started with the default limits.
+    """Return a new controller of level A, B, C, D or E, started with the default limits.
 
     Errors: UsageError when there is no level of this name.
     """
@@ -96,7 +101,7 @@ def controller(name: str) -> Controller:
 
 
 class Level:
-    """A controller of level A, B, C or D."""
+    """A controller of level A, B, C, D or E."""
 
     def __init__(self, name: str) -> None:
         self._rule = LEVELS[name]
@@ -106,15 +111,13 @@ class Level:
         """Begin a new run under these limits; nothing of an earlier run is remembered."""
         self._limits = limits
         self._horizon = limits.horizon_turns()
-        self._turns = Turns()
+        self._turns = Turns(Recoveries(limits) if self._rule.recovers else None)
         self._turn_actions: set[str] = set()
         self._turn_counted = False
         self._steps = 0
         self._sums = Sums(limits)
         self._gate = Gatekeeper(limits, self._rule.gate_stops)
-        self._detectors = tuple(
-            (DETECTORS[letter][0](limits), DETECTORS[letter][1]) for letter in self._rule.detectors
-        )
+        self._begin_detecting()
 
     def observe(self, observation: Observation) -> Decision:
         """Return the decision for this observation.
@@ -127,7 +130,16 @@ class Level:
         if self._turns.is_new:
             self._turn_actions.clear()
             self._turn_counted = False
+            if self._turns.recovered:
+                self._begin_detecting()
         return self._turns.settle(self._rank(observation))
+
+    def _begin_detecting(self) -> None:
+        """Make the detectors new: nothing that was observed counts for them."""
+        self._detectors = tuple(
+            (DETECTORS[letter][0](self._limits), DETECTORS[letter][1])
+            for letter in self._rule.detectors
+        )
 
     def _rank(self, observation: Observation) -> int:
         """Return the rank of the highest row that fires, after every row has seen it."""

@@ -61,11 +61,19 @@ REJECT = RANKS["reject_finish", "invalid_completion"]
 CONTINUE = RANKS["continue", None]
 
 
+def rank_of(decision: Decision) -> int:
+    """Return the place of a level's answer; a recovery stands where its reason's stop does.
+
+    Source: spec controllers, section 5.
+    """
+    kind = "stop" if decision.decision == "recover" else decision.decision
+    return RANKS[kind, decision.reason]
+
+
 def turn_decision(decisions: Iterable[Decision]) -> Decision:
     """Return the decision of a turn: the highest of its observations' answers.
 
     Arguments:
-        decisions: answers of levels A to D to the observations of one turn, in any order.
+        decisions: answers of a level, A to E, to the observations of one turn, in any order.
     """
-    ranks = (RANKS[decision.decision, decision.reason] for decision in decisions)
-    return DECISIONS[min(ranks, default=CONTINUE)]
+    return min(decisions, key=rank_of, default=DECISIONS[CONTINUE])

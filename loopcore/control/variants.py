@@ -40,7 +40,7 @@ Key: TypeAlias = tuple[str, str | None]
 
 
 def named_controller(name: str) -> Controller:
-    """Return a new controller: a level (A to D) or a variant by its name.
+    """Return a new controller: a level (A to E) or a variant by its name.
 
     Errors: UsageError when no level and no variant has this name.
     """

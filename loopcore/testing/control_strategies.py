@@ -79,6 +79,10 @@ def controller_limits(draw: st.DrawFn) -> Limits:
         max_waits=bound(1, 4),
         max_refusals=bound(0, 3),
         tools=draw(st.sampled_from((TOOLS, TOOLS, {}))),
+        max_replans=draw(st.sampled_from((2, 2, None, 0, 1))),
+        max_tool_retries=draw(st.sampled_from((2, 2, None, 0, 1))),
+        max_critiques=draw(st.sampled_from((1, 1, None, 0, 2))),
+        max_recoveries=draw(st.sampled_from((4, 4, 4, None, None, 0, 1, 2))),
     )
 
 

@@ -1,12 +1,17 @@
-"""Levels A to D a second time: at each observation everything is recomputed from the whole run.
+"""Levels A to E a second time: at each observation everything is recomputed from the whole run.
 
-Theory of operation: `NaiveController` keeps every observation of the run and nothing derived from
-them. Each row of the table of detectors is a function from that list to "does it fire on the last
-one", written as the sentence of the specification reads, with slices and comparisons in place of
-counters. It costs quadratic time and all memory; that is the point. It shares with the levels only
-the values (observations, limits, decisions) and the fingerprints, which have tests of their own.
+Theory of operation: `NaiveController` keeps every observation of the run with what it answered, and
+nothing derived from them. Each row of the table of detectors is a function from that list to "does
+it fire on the last one", written as the sentence of the specification reads, with slices and
+comparisons in place of counters. It costs quadratic time and all memory; that is the point. It
+shares with the levels only the values (observations, limits, decisions) and the fingerprints, which
+have tests of their own.
 
-Source: spec controllers, sections 2 to 6.
+Level E puts the rows of detectors to the observations after the last recovery alone, and budgets
+and gate to all of them. A recovery was begun in each turn that is over and whose highest answer is
+one; which strategy comes next is in `loopcore.testing.naive_controllers_recovering`.
+
+Source: spec control, section 2; spec controllers, sections 2 to 6.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from loopcore.control.decisions import Decision
 from loopcore.control.fingerprints import action_fingerprint, result_fingerprint
 from loopcore.control.limits import Limits
 from loopcore.control.observations import Observation
+from loopcore.testing.naive_controllers_recovering import ORDERS, next_strategy
 
 HIGHEST_FIRST = [
     "stop completed",
@@ -297,11 +303,13 @@ ROWS: dict[str, list[Callable[[Run], str | None]]] = {
     "B": [row_horizon, row_steps, row_p],
     "C": [row_horizon, row_steps, row_p, row_n],
     "D": [row_horizon, row_steps, row_p, row_r, row_e, row_c, row_w],
+    "E": [row_horizon, row_steps, row_p, row_r, row_e, row_c, row_w],
 }
+DETECTORS = [row_p, row_r, row_e, row_c, row_w]
 
 
 class NaiveController:
-    """A level that remembers observations only; `name` is A, B, C or D."""
+    """A level that remembers observations only; `name` is A, B, C, D or E."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -321,20 +329,54 @@ class NaiveController:
             if highest.decision == "stop" and observation.turn > turn:
                 return highest
         self.seen.append(with_fingerprints(observation, self.limits))
-        self.answers.append(decide(self.name, self.limits, self.seen))
+        self.answers.append(self.decide())
         return self.answers[-1]
+
+    def decide(self) -> Decision:
+        """Return the decision for the last observation."""
+        if self.name != "E":
+            return decide(self.name, self.limits, self.seen)
+        begun = self.begun()
+        turn = max((turn for turn, _ in begun), default=0)
+        said = decide("E", self.limits, self.seen, since=turn)
+        if said.decision != "stop" or said.reason not in ORDERS:
+            return said
+        recoveries = [recovery for _, recovery in begun]
+        strategy = next_strategy(said.reason, recoveries, self.limits)
+        if strategy is None:
+            return said
+        return Decision(decision="recover", reason=said.reason, strategy=strategy)
+
+    def begun(self) -> list[tuple[int, Decision]]:
+        """Return the turns before the current one that ended in a recovery, each with that."""
+        before: dict[int, list[Decision]] = {}
+        for seen, answer in zip(self.seen, self.answers, strict=False):
+            if seen.turn < self.seen[-1].turn:
+                before.setdefault(seen.turn, []).append(answer)
+        decisions = [(turn, min(answers, key=rank)) for turn, answers in before.items()]
+        return [(turn, said) for turn, said in decisions if said.decision == "recover"]
 
 
 def rank(decision: Decision) -> int:
     """Return the place of a decision in the order of precedence, 0 for the highest."""
-    return HIGHEST_FIRST.index(" ".join(filter(None, (decision.decision, decision.reason))))
+    kind = decision.decision.replace("recover", "stop")
+    return HIGHEST_FIRST.index(" ".join(filter(None, (kind, decision.reason))))
 
 
-def decide(level: str, limits: Limits, seen: list[Observation]) -> Decision:
-    """Return what a level says of the last of these observations, apart from earlier stops."""
+def decide(level: str, limits: Limits, seen: list[Observation], since: int = 0) -> Decision:
+    """Return what a level says of the last of these observations, apart from earlier stops.
+
+    Arguments:
+        since: the turn after which detectors look; 0 for the whole run.
+    """
     run = Run(limits, seen)
+    recent = Run(limits, [each for each in seen if each.turn > since])
+    # Whether a refusal is the same answer again is a fact of the whole run.
+    recent.refusals = run.refusals
     answers = [gate_answer(level, run)]
-    answers += [f"stop {reason}" for row in ROWS[level] if (reason := row(run)) is not None]
+    for row in ROWS[level]:
+        reason = row(recent if row in DETECTORS else run)
+        answers += [] if reason is None else [f"stop {reason}"]
     if level != "A":
         answers += [f"stop {reason}" for reason in rows_budgets(run)]
     kind, _, reason = min(answers, key=HIGHEST_FIRST.index).partition(" ")

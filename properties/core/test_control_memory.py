@@ -1,22 +1,26 @@
-"""What a level remembers is bounded by its limits: a hundred times the turns add no byte to it.
+"""What a level remembers is bounded by its limits: a thousand times the turns add no byte to it.
 
 Killers: a history of calls without a bound, a set of actions that a new turn does not clear, a
-dictionary of counts by action.
+dictionary of counts by action, a list of all recoveries.
 """
 
 from __future__ import annotations
 
 import pickle
 
+import msgspec
 import pytest
 
-from loopcore.control.decisions import Decision
+from loopcore.control.decisions import Controller
 from loopcore.control.levels import LEVELS, controller
 from loopcore.control.limits import Limits, ToolPolicy
 from loopcore.control.observations import Observation, Usage
 
-SHORT_TURNS = 1_000
-LONG_TURNS = 100_000
+# The turns after which the state is measured.
+MARKS = (100, 1_000, 100_000)
+# A turn in which level E recovers makes all its detectors anew, which takes longer than any other.
+RECOVERING_MARKS = (100, 1_000, 10_000)
+POLL_EVERY = 10
 # Counters have more digits after a longer run; anything else that grows would be far more.
 COUNTERS_BYTES = 120
 
@@ -52,19 +56,41 @@ def turn(number: int) -> list[Observation]:
         usage=Usage(model_calls=1),
     )
     poll = Observation(turn=number, action=2, tool="poll", progress=0)
-    return [call, poll]
+    return [call, poll] if number % POLL_EVERY == 0 else [call]
 
 
 @pytest.mark.parametrize("level", sorted(LEVELS))
 def test_the_state_of_a_level_does_not_grow_with_the_run(level: str) -> None:
     ours = controller(level)
     ours.start(LIMITS)
-    sizes: dict[int, int] = {}
-    answers: set[Decision] = set()
-    for number in range(1, LONG_TURNS + 1):
-        answers |= {ours.observe(seen) for seen in turn(number)}
-        if number in (SHORT_TURNS, LONG_TURNS):
-            sizes[number] = len(pickle.dumps(ours))
+    assert grown(ours, MARKS) <= COUNTERS_BYTES
+
+
+def test_the_state_of_level_e_does_not_grow_with_its_recoveries() -> None:
+    ours = controller("E")
+    limits = msgspec.structs.replace(
+        LIMITS,
+        window=1,
+        max_replans=None,
+        max_tool_retries=None,
+        max_critiques=None,
+        max_recoveries=None,
+    )
+    ours.start(limits)
+    assert ours.observe(turn(1)[0]).decision == "recover"
+    ours.start(limits)
+    assert grown(ours, RECOVERING_MARKS) <= COUNTERS_BYTES
+
+
+def grown(ours: Controller, marks: tuple[int, ...]) -> int:
+    """Return how many bytes larger the state is at any later mark than at the first."""
+    sizes: list[int] = []
+    kinds: set[str] = set()
+    for number in range(1, marks[-1] + 1):
+        for seen in turn(number):
+            kinds.add(ours.observe(seen).decision)
+        if number in marks:
+            sizes.append(len(pickle.dumps(ours)))
     # A level that had stopped would remember nothing more, and the test would show nothing.
-    assert "stop" not in {answer.decision for answer in answers}
-    assert sizes[LONG_TURNS] <= sizes[SHORT_TURNS] + COUNTERS_BYTES
+    assert "stop" not in kinds
+    return max(sizes) - sizes[0]

@@ -87,7 +87,8 @@ def test_a_step_cap_stops_at_its_turn_and_a_verified_finish_there_comes_first(
 
 
 @pytest.mark.parametrize(
-    "name", ["consecutive-1", "total-0", "total-03", "total", "step-cap-0", "E", "", "total-3-x"]
+    "name",
+    ["consecutive-1", "total-0", "total-03", "total", "step-cap-0", "F", "e", "", "total-3-x"],
 )
 def test_a_name_that_is_no_controller_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="expected one of"):

@@ -2,14 +2,17 @@
 
 Killers: each of these, alone, turns this file red: a streak that a good observation does not reset,
 a threshold off by one, a wait that resets a streak, a cycle that ignores states, refusals counted
-over good observations, a pending claim that is idle, a duplicate in a turn that counts twice. Runs
-drawn at random meet a lone reset rarely, so short runs over small alphabets are all tried as well.
+over good observations, a pending claim that is idle, a duplicate in a turn that counts twice; of
+level E a budget off by one, a strategy tried twice running, a detector that remembers what was
+before a recovery. Runs drawn at random meet a lone reset rarely, so short runs over small alphabets
+are all tried as well.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from random import Random
 
 import msgspec
 import pytest
@@ -20,11 +23,16 @@ from loopcore.control.levels import LEVELS, controller
 from loopcore.control.limits import Limits, ToolPolicy
 from loopcore.control.observations import Observation
 from loopcore.control.precedence import PRECEDENCE, turn_decision
+from loopcore.control.recovery import TRIED
 from loopcore.testing.control_strategies import controller_limits, observation_sequences
 from loopcore.testing.naive_controllers import HIGHEST_FIRST, NaiveController
+from properties.core.seeded_control_runs import seeded_limits, seeded_run
 
 EXAMPLES = 100
 EXAMPLES_SLOW = 2_000
+# Sequences from seeds, for level E alone: every detection of them is led through the budgets.
+SEEDED = 2_000
+SEEDED_SLOW = 20_000
 
 
 def decisions(level: str, limits: Limits, run: list[Observation]) -> list[Decision]:
@@ -69,6 +77,32 @@ def test_a_level_and_its_naive_model_agree_at_length(
     level: str, limits: Limits, run: list[Observation]
 ) -> None:
     agree(level, limits, run)
+
+
+def seeded_sequences_agree(seeds: range) -> Counter[str]:
+    """Compare level E to its naive model on runs from seeds; return what was answered how often."""
+    met: Counter[str] = Counter()
+    for seed in seeds:
+        random = Random(seed)
+        limits, run = seeded_limits(random), seeded_run(random)
+        naive = NaiveController("E")
+        naive.start(limits)
+        answers = decisions("E", limits, run)
+        assert answers == [naive.observe(seen) for seen in run], f"seed {seed}"
+        met.update({f"{each.decision} {each.reason} {each.strategy}" for each in answers})
+    return met
+
+
+def test_level_e_agrees_with_its_naive_model_and_tries_everything_that_there_is() -> None:
+    met = seeded_sequences_agree(range(SEEDED))
+    for reason, tried in TRIED.items():
+        wanted = {f"recover {reason} {strategy}" for strategy in tried}
+        assert {*wanted, f"stop {reason} None"} <= set(met), met
+
+
+@pytest.mark.slow
+def test_level_e_agrees_with_its_naive_model_at_length() -> None:
+    seeded_sequences_agree(range(SEEDED, SEEDED + SEEDED_SLOW))
 
 
 @settings(

@@ -1,4 +1,4 @@
-"""Wrong controllers: level D (or C) with one fault each, and the property that must find it."""
+"""Wrong controllers: level D (or C, E) with one fault each, and the property that must find it."""
 
 from __future__ import annotations
 
@@ -187,6 +187,18 @@ WRONG: tuple[WrongController, ...] = (
         killer="C05",
         decision=_recovers(lambda limits: limits.max_recoveries),
     ),
+    *(
+        WrongController(
+            fault=f"E without {budget}",
+            killer="C05",
+            level="E",
+            name="E",
+            limits=_without(**{budget: None}),
+        )
+        for budget in ("max_replans", "max_tool_retries", "max_critiques", "max_recoveries")
+    ),
+    WrongController(fault="D that calls itself E", killer="C05", name="E"),
+    WrongController(fault="E recovers from gains", killer="C02", level="E", observation=_blind),
     WrongController(fault="word is enough", killer="C06", decision=_finish_accepted),
     WrongController(fault="first refusal ends", killer="C06", decision=_finish_ends),
     WrongController(fault="remembers runs", killer="C07", decision=_remembers_runs),

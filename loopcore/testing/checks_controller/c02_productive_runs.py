@@ -15,12 +15,12 @@ from loopcore.testing.checks_controller.generating import (
 )
 from loopcore.testing.checks_controller.playing import (
     Fields,
+    act_in,
     fields_of,
     is_detection,
     limits_for,
     play,
     run_of,
-    stop_in,
     told,
 )
 from loopcore.testing.contract import Case, Judgement
@@ -44,9 +44,9 @@ def _cases(draw: DrawFn) -> Case:
 
 def _judge(target: ControllerTarget, case: Case) -> Judgement:
     limits, run = limits_for(target, case["limits"]), run_of(case)
-    stop = stop_in(run, play(target, limits, run))
+    stop = act_in(run, play(target, limits, run))
     if stop is not None and is_detection(stop):
-        finding = f"progress is positive in each turn, and {stop.reason} stops turn {stop.turn}"
+        finding = f"progress is positive in each turn, and {stop.reason} is met in {stop.turn}"
         return Judgement(finding=finding, expected=None, got=told(stop))
     return Judgement(labels=_labels(case))
 
@@ -75,7 +75,7 @@ PROPERTY = ControllerProperty(
     name="productive-runs",
     statement=(
         "A run whose progress is positive in each turn is never stopped by a detector of a "
-        "controller that declares progress, whatever it repeats."
+        "controller that declares progress, nor made to recover, whatever it repeats."
     ),
     prevents=(
         "An agent that edits and tests, and fixes one failing test a turn, is stopped as a loop "

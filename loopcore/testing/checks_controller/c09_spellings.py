@@ -105,7 +105,7 @@ def _run(case: Case, seeds: list[int]) -> list[bytes]:
 
 
 def _judge(target: ControllerTarget, case: Case) -> Judgement:
-    limits = limits_for(target, {**ALL_OFF, "repeat": case["repeat"]})
+    limits = limits_for(target, {**ALL_OFF, "repeat": case["repeat"], "max_recoveries": 0})
     seeds = cast("list[int]", case["spellings"])
     places: list[Fields] = [{"turn": turn} for turn in range(1, _RUN_LENGTH + 1)]
     stops: list[Stop | None] = []

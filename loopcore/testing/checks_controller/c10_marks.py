@@ -13,13 +13,13 @@ from loopcore.testing.checks_controller.generating import ALL_OFF, in_turns, new
 from loopcore.testing.checks_controller.playing import (
     BUDGETS,
     Fields,
+    act_in,
     first_difference,
     go_on,
     limits_for,
     play,
     run_of,
     shown,
-    stop_in,
     turn_of,
 )
 from loopcore.testing.contract import Case, Judgement
@@ -80,10 +80,11 @@ def _judge(target: ControllerTarget, case: Case) -> Judgement:
         limits |= {"window": None, "error_streak": None}
     before = play(target, limits, run)
     after = _CHANGES[change](target, limits, run, cast("list[int]", case["places"]))
-    stop = stop_in(run, before)
+    stop = act_in(run, before)
     index = first_difference(before, after)
     if change == "borders" and stop is not None and index is not None and index > stop.index:
-        # In a longer turn the observations after a stop are still answered on their own.
+        # In a longer turn the observations after a stop are still answered on their own, and a
+        # recovery takes effect later.
         index = None
     if index is not None:
         left, right = before[index], after[index]

@@ -61,19 +61,22 @@ def run_of(case: Case, name: str = "run") -> list[Fields]:
 
 
 def plain_run(run: Iterable[Observation]) -> list[Fields]:
-    """Return observations as JSON, without what is null or false."""
+    """Return observations as JSON, without what is null and without a claim that is not made."""
     return [plain_observation(seen) for seen in run]
 
 
 def plain_observation(seen: Observation) -> Fields:
-    """Return one observation as JSON, without what is null or false."""
+    """Return one observation as JSON, without what is null and without a claim that is not made.
+
+    A refusal is kept: a verifier that says no is not one that says nothing.
+    """
     fields = fields_of(msgspec.json.decode(msgspec.json.encode(seen)))
     usage = {
         name: used for name, used in fields_of(fields.pop("usage")).items() if used is not None
     }
-    kept = {
-        name: value for name, value in fields.items() if value is not None and value is not False
-    }
+    if fields["claims_done"] is False:
+        del fields["claims_done"]
+    kept = {name: value for name, value in fields.items() if value is not None}
     return {**kept, "usage": usage} if usage else kept
 
 
@@ -140,6 +143,16 @@ def stop_in(run: Sequence[Fields], answers: Sequence[Decision]) -> Stop | None:
     ]
     reason = COMPLETED if COMPLETED in reasons else reasons[0]
     return Stop(turn=turn, index=first, reason=reason)
+
+
+def act_in(run: Sequence[Fields], answers: Sequence[Decision]) -> Stop | None:
+    """Return the first stop or recovery of a run: a recovery is what a detection becomes."""
+    return stop_in(run, [_as_stop(said) for said in answers])
+
+
+def _as_stop(said: Decision) -> Decision:
+    recovers = said.decision == "recover"
+    return Decision(decision="stop", reason=said.reason) if recovers else said
 
 
 def is_detection(stop: Stop) -> bool:
