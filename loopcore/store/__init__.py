@@ -1,0 +1,1 @@
+"""Journals of runs and the stores that keep them: in memory, in SQLite, in PostgreSQL, in files."""
