@@ -1,0 +1,1 @@
+"""The live runner: a pure protocol over a journal, and the drivers that carry its commands out."""
