@@ -40,8 +40,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lab": ("lab", "run the eleven reference cases"),
     "verify": ("verify", "hold an evaluator to every invariant"),
     "mutate": ("mutate", "show that the invariants catch planted faults"),
+    "simulate": ("simulate", "run the live runner under drawn faults; find what breaks a rule"),
     "import": ("import_", "read recorded agent runs into observations"),
     "audit": ("audit", "compare controllers on recorded agent runs"),
+    "bench": ("bench", "compare levels of control on worlds with known truth"),
     "report": ("report", "render result files as HTML, Markdown and JSON"),
 }
 
@@ -131,10 +133,10 @@ def complain(sentence: str) -> None:
     """Write one sentence for a person on standard error, on one line whatever it quotes."""
     if len(sentence) > _SENTENCE_CHARACTERS_MAX:
         sentence = f"{sentence[:_SENTENCE_CHARACTERS_MAX]}..."
-    print(f"loopcore: {printable(sentence)}", file=sys.stderr)
+    print(f"loopcore: {one_line(sentence)}", file=sys.stderr)
 
 
-def printable(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a text in which nothing can move the cursor or fail to be encoded."""
     shown = "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""`loopcore assess`: verify, mutate, compare on logs and on the shipped samples, one report.
+"""`loopcore assess`: verify, mutate, compare on worlds and on logs, and write one report.
 
 Theory of operation: each stage writes its result file as soon as it is done, and the assessment
 file says how far the whole came. Whatever happens after that, a report of what is there is written
@@ -46,8 +46,8 @@ EXITS = {
     "unknown": EXIT_UNKNOWN,
     "nothing": EXIT_UNKNOWN,
 }
-# The packages of the extras `verify` and `report` that the stages cannot do without.
-NEEDED = ("hypothesis", "jinja2", "matplotlib")
+# The packages of the extras `verify`, `bench` and `report` that the stages cannot do without.
+NEEDED = ("hypothesis", "jinja2", "matplotlib", "numpy")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if lacking:
         raise EnvironmentFault(
-            f"assess needs {', '.join(lacking)}: pip install 'loopcore[verify,report]'"
+            f"assess needs {', '.join(lacking)}: pip install 'loopcore[verify,bench,report]'"
         )
     from loopcore.cli.assess_stages import Assessing
     from loopcore.reporting import report as reporting

@@ -19,6 +19,9 @@ import msgspec
 from loopcore import __version__
 from loopcore.cli.progress import file_progress, printable
 from loopcore.comparison.audit import AuditResult, SetResult, audit_sets, conclude
+from loopcore.comparison.bench import JOURNAL_FILE, default_settings, result_of, swept_in
+from loopcore.comparison.bench_results import BenchResult
+from loopcore.comparison.sweep_journal import Line
 from loopcore.errors import LoopcoreError
 from loopcore.files import write_whole
 from loopcore.mutation.engine import Event as MutateEvent
@@ -50,6 +53,10 @@ VERIFY_FILE = "verify/result.json"
 MUTATE_FILE = "mutate/result.json"
 AUDIT_FILE = "audit/audit.json"
 SAMPLES_FILE = "samples/audit.json"
+BENCH_FOLDER = "bench"
+BENCH_FILE = f"{BENCH_FOLDER}/bench.json"
+# Tasks an application of the worlds, step-wise and columnar, by profile.
+BENCH_TASKS = {"quick": (50, 2_000), "default": (500, 20_000), "thorough": (2_000, 100_000)}
 # The profile under which a sample of the planted faults is enough.
 QUICK = "quick"
 # Packages that take part in the figures, as their versions stand in the report.
@@ -102,6 +109,7 @@ class Assessing:
             mutate=mutated,
             audits=() if audit is None else (audit,),
             samples=own,
+            bench=self._result("bench", BenchResult),
             assessment=read_result(self.folder / ASSESSMENT_FILE, Assessment),
         )
 
@@ -118,6 +126,7 @@ class Assessing:
             "verify": lambda: self._verify(target),
             "mutate": self._mutate,
         }
+        work["bench"] = self._bench
         if self.logs:
             work["compare"] = lambda: self._compare(self.logs, AUDIT_FILE)
         own = (str(samples()),)
@@ -128,6 +137,7 @@ class Assessing:
         files = {
             "verify": VERIFY_FILE,
             "mutate": MUTATE_FILE,
+            "bench": BENCH_FILE,
             "compare": AUDIT_FILE,
             "samples": SAMPLES_FILE,
         }
@@ -205,6 +215,23 @@ class Assessing:
             mutated = mutate(self.folder / "mutate", plan, jobs=self.jobs, on_event=show)
         self._write(MUTATE_FILE, mutated)
         return not mutated.interrupted
+
+    def _bench(self) -> bool:
+        """Compare the levels on worlds with known truth; what was finished is written."""
+        stepwise, columnar = BENCH_TASKS[self.profile]
+        settings = default_settings(seed=self.seed, stepwise=stepwise, columnar=columnar)
+        folder = self.folder / BENCH_FOLDER
+        with file_progress("bench") as advance:
+
+            def show(done: int, whole: int, _: Line) -> None:
+                if advance is not None:
+                    advance(done, whole)
+
+            swept, _ = swept_in(folder, settings, jobs=self.jobs, on_chunk=show)
+        self._write(BENCH_FILE, result_of(swept))
+        if not swept.interrupted:
+            (folder / JOURNAL_FILE).unlink(missing_ok=True)
+        return not swept.interrupted
 
     def _compare(self, logs: tuple[str, ...], file: str, *, authored: bool = False) -> bool:
         """Audit the logs; what was finished before an interruption is written."""

@@ -43,7 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--vectors", action="store_true", help="put the conformance vectors to a target instead"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="all trace cases and a dozen mutants only"
+        "--quick", action="store_true", help="all trace cases and some mutants only"
+    )
+    parser.add_argument(
+        "--generated", action="store_true", help="the mutants of tables and function bodies alone"
     )
     parser.add_argument("--only", metavar="ID,…", help="run these trace cases and mutants alone")
     parser.add_argument("--seed", default="0", metavar="N", help="seed of the quick choice")
@@ -60,9 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     cores = str(os.cpu_count() or 1)
     jobs = integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
     if arguments.vectors:
-        if arguments.quick or arguments.only is not None:
-            raise UsageError("--vectors puts all vectors; --quick and --only do not go with it")
+        if arguments.quick or arguments.generated or arguments.only is not None:
+            raise UsageError("--vectors puts all vectors; no choice of mutants goes with it")
         return _vectors(arguments)
+    if arguments.quick + arguments.generated + (arguments.only is not None) > 1:
+        raise UsageError("of --quick, --generated and --only one can be given")
     if arguments.target is not None or arguments.command is not None:
         raise UsageError("a target goes with --vectors; mutants are made of loopcore's evaluator")
     from loopcore.mutation.engine import is_clean, make_plan
@@ -71,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     from loopcore.results import write_result
 
     only = [] if arguments.only is None else [word.strip() for word in arguments.only.split(",")]
-    plan = make_plan(quick=arguments.quick, seed=seed, only=only)
+    plan = make_plan(quick=arguments.quick, generated=arguments.generated, seed=seed, only=only)
     folder = Path(arguments.out) / "mutate"
     # A place that cannot be written is found before the work, not after it.
     write_whole(folder / "matrix.md", b"")

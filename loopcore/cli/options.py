@@ -18,3 +18,13 @@ def integer(option: str, text: str, least: int, most: int) -> int:
         shown = repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}..."
         raise UsageError(f"{option} takes an integer from {least} to {most}, not {shown}")
     return int(digits)
+
+
+def share(option: str, text: str) -> float:
+    """Return the share above 0 and below 1 that a decimal spells; UsageError for any other."""
+    digits = text.removeprefix("0").removeprefix(".")
+    spelled = text.startswith((".", "0.")) and digits.isascii() and digits.isdigit()
+    if not spelled or len(text) > _SHOWN_MAX or not 0 < float(text) < 1:
+        shown = repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}..."
+        raise UsageError(f"{option} takes a decimal above 0 and below 1, not {shown}")
+    return float(text)

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from loopcore.recordings.nodes import as_elements, as_fields
+from loopcore.results import printable
+
+__all__ = ["Progress", "file_progress", "printable"]
 
 Progress = Callable[[int, int], None]
 
@@ -32,13 +34,3 @@ def file_progress(label: str) -> Generator[Progress | None, None, None]:
             bar.update(task, completed=done, total=whole)
 
         yield advance
-
-
-def printable(value: object) -> object:
-    """Return a JSON value whose texts can be encoded: unpaired surrogates become escapes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    fields, elements = as_fields(value), as_elements(value)
-    if fields is not None:
-        return {str(printable(key)): printable(inner) for key, inner in fields.items()}
-    return value if elements is None else [printable(inner) for inner in elements]

@@ -1,4 +1,4 @@
-"""`loopcore verify`: hold an evaluator or a controller to every invariant of its kind.
+"""`loopcore verify`: hold an evaluator, a controller or a store to every invariant of its kind.
 
 Exit status 0 all held or not applicable; 1 something broken; 2 could not run; 3 nothing broken but
 something unknown or not exercised; 130 interrupted, with the results so far written.
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from loopcore.verification.engine import Event, Verified
     from loopcore.verification.proofs import ProofResult
 
-HELP = "Hold an evaluator or a controller to every invariant; write OUT/verify/result.json."
+HELP = "Hold a target of some kind to every invariant; write OUT/verify/result.json."
 
-KINDS_TO_COME = ("loop", "store")
+KINDS_TO_COME = ("loop",)
 # What each verdict makes of the exit status; the highest in EXIT_ORDER wins.
 EXITS: dict[str, int] = {
     "held": EXIT_OK,
@@ -60,14 +60,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "target",
         metavar="TARGET",
         nargs="?",
-        help="a Python evaluator, package.module:object, or a controller, package.module:factory "
-        "or a level by its name, such as D or consecutive-3 (default: loopcore's own)",
+        help="a Python evaluator, package.module:object; a controller, package.module:factory or a "
+        "level by its name, such as D or consecutive-3; a store, package.module:factory or memory, "
+        "sqlite, postgres (default: loopcore's own)",
     )
     parser.add_argument(
         "--command", metavar="COMMAND", help="a target in any language, by its command line"
     )
     parser.add_argument(
-        "--kind", default="evaluator", help="what TARGET is: evaluator (default) or controller"
+        "--kind",
+        default="evaluator",
+        help="what TARGET is: evaluator (default), controller or store",
     )
     parser.add_argument(
         "--profile", default="default", help="quick, default or thorough (50, 500, 5000 examples)"
@@ -90,17 +93,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify or rerun, write and print the results; return the exit status."""
-    kinds = "verify takes evaluators and controllers"
+    kinds = "verify takes evaluators, controllers and stores"
     if arguments.kind in KINDS_TO_COME:
         raise UsageError(f"--kind {arguments.kind} is not there yet: {kinds}")
-    if arguments.kind not in ("evaluator", "controller"):
+    if arguments.kind not in ("evaluator", "controller", "store"):
         raise UsageError(f"there is no kind {arguments.kind!r} of target; {kinds}")
     if importlib.util.find_spec("hypothesis") is None:
         raise EnvironmentFault("verify needs the extra: pip install 'loopcore[verify]'")
-    from loopcore.testing.kinds import CONTROLLERS, EVALUATORS
+    from loopcore.testing.kinds import CONTROLLERS, EVALUATORS, STORES
 
     if arguments.kind == CONTROLLERS.name:
         return _run(CONTROLLERS, arguments)
+    if arguments.kind == STORES.name:
+        return _run(STORES, arguments)
     return _run(EVALUATORS, arguments)
 
 

@@ -20,6 +20,7 @@ from loopcore.comparison.cap import CapResult, cap_over_splits
 from loopcore.comparison.contestants import PAIRS, TOTAL_3, contestants
 from loopcore.comparison.intervals import Interval, Rate, Resampling, rate
 from loopcore.comparison.replay import Contestant, Stop, is_blind, replay, with_fingerprints
+from loopcore.comparison.tuning_results import Tuned
 from loopcore.recordings.model import Listed, Loaded, Problem, Run, is_call
 
 SCHEMA = "loopcore/audit/1"
@@ -125,6 +126,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     Fields:
         complete: False when it was interrupted.
         authored: the runs are samples that loopcore's authors wrote, so no evidence about agents.
+        tuned: thresholds searched under a ceiling on false stops, a set each, where asked for.
     """
 
     schema: str
@@ -135,6 +137,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     listed: tuple[Listed, ...]
     problems: tuple[Problem, ...]
     authored: bool = False
+    tuned: tuple[Tuned, ...] = ()
 
 
 def audit_sets(
@@ -167,6 +170,7 @@ def conclude(
     seed: int = 0,
     complete: bool = True,
     authored: bool = False,
+    tuned: Iterable[Tuned] = (),
 ) -> AuditResult:
     """Return the audit's result from the sets that are done."""
     finished = tuple(sets)
@@ -179,6 +183,7 @@ def conclude(
         sets=finished,
         listed=loaded.listed,
         problems=loaded.problems,
+        tuned=tuple(tuned),
     )
 
 

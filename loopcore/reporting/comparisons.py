@@ -25,6 +25,7 @@ from loopcore.reporting.comparison_tables import (
     reasons,
     savings,
 )
+from loopcore.reporting.tuned import tuned
 from loopcore.reporting.view import UNKNOWN, Bar, Plot, PlotRow, Section, grouped, listing, plural
 
 LISTED_MAX = 50
@@ -56,7 +57,9 @@ def recordings(audits: Sequence[AuditResult]) -> tuple[Section, ...]:
         tables=naive([one for audit in audits for one in audit.sets], "recordings"),
     )
     sets = [one for audit in audits for one in audit.sets]
-    return (head, *(chapter(one, f"set-{number}") for number, one in enumerate(sets)))
+    searches = [one for audit in audits for one in audit.tuned]
+    chapters = [chapter(one, f"set-{number}") for number, one in enumerate(sets)]
+    return (head, *chapters, *tuned(searches, "set-tuned"))
 
 
 def authored(samples: AuditResult) -> tuple[Section, ...]:

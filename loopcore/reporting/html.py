@@ -1,7 +1,7 @@
 """A report as one HTML file: no script, no address that a browser would fetch, no date.
 
 Theory of operation: the template is filled with escaping on; the only text that passes unescaped is
-the SVG that `plots` has made and escaped itself.
+the SVG that `plots` and `charts` have made and escaped themselves.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopcore.errors import EnvironmentFault
+from loopcore.reporting import charts
 from loopcore.reporting.plots import svg
 from loopcore.reporting.view import Report
 
@@ -46,4 +47,9 @@ def render(report: Report) -> str:
         keep_trailing_newline=True,
     )
     drawings = {plot.id: Markup(svg(plot)) for section in report.sections for plot in section.plots}
+    drawings |= {
+        chart.id: Markup(charts.svg(chart))
+        for section in report.sections
+        for chart in section.charts
+    }
     return environment.get_template(TEMPLATE).render(report=report, drawings=drawings)

@@ -20,6 +20,7 @@ import msgspec
 
 from loopcore.comparison.audit import SCHEMA as AUDIT_SCHEMA
 from loopcore.comparison.audit import AuditResult
+from loopcore.comparison.bench_results import BenchResult
 from loopcore.comparison.intervals import TRIALS_MAX
 from loopcore.errors import InputError, UsageError
 from loopcore.lab import LabReport
@@ -67,6 +68,7 @@ class Results:
     mutate: MutateResult | None = None
     audits: tuple[AuditResult, ...] = ()
     samples: AuditResult | None = None
+    bench: BenchResult | None = None
     lab: LabReport | None = None
     assessment: Assessment | None = None
 
@@ -79,6 +81,7 @@ _SCHEMAS = {
     "loopcore/verify-result/1": "verify",
     "loopcore/mutate-result/1": "mutate",
     AUDIT_SCHEMA: "audit",
+    "loopcore/bench/1": "bench",
     "loopcore/lab-report/1": "lab",
     "loopcore/assessment/1": "assessment",
 }
@@ -186,6 +189,7 @@ def _read(folder: Path, found: dict[str, list[Path]]) -> Results:
         mutate=read_result(found["mutate"][0], MutateResult) if found["mutate"] else None,
         audits=tuple(result for result in audits if not result.authored),
         samples=next((result for result in audits if result.authored), None),
+        bench=read_result(found["bench"][0], BenchResult) if found["bench"] else None,
         lab=read_result(found["lab"][0], LabReport) if found["lab"] else None,
         assessment=assessment,
     )

@@ -18,32 +18,32 @@ from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
 from loopcore.errors import EnvironmentFault
-from loopcore.reporting.view import Bar, Plot
+from loopcore.reporting.view import Bar, Chart, Plot
 
 # Colours that stand for the page's own, which are written in their place.
-_INK, _MARK, _BASE, _GRID = "#010203", "#0072b2", "#d55e00", "#808182"
+INK, MARK, BASE, GRID = "#010203", "#0072b2", "#d55e00", "#808182"
 _PAGE = {
-    _INK: "currentColor",
-    _MARK: "var(--mark)",
-    _BASE: "var(--base)",
-    _GRID: "var(--line)",
+    INK: "currentColor",
+    MARK: "var(--mark)",
+    BASE: "var(--base)",
+    GRID: "var(--line)",
 }
-_WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES = 7.2, 0.27, 0.85
+WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES = 7.2, 0.27, 0.85
 _LABEL_CHARACTERS_MAX = 40
 # A panel ends at the first of these percentages that holds all of its bars.
 _EDGES = (5, 10, 25, 50, 100)
-_SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, object] = {
     "svg.hashsalt": "loopcore",
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": 9,
-    "text.color": _INK,
-    "axes.edgecolor": _GRID,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "grid.color": _GRID,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": GRID,
     "axes.unicode_minus": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -53,7 +53,7 @@ _REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
 _HEAD = re.compile(r"^.*?(?=<svg\b)|<metadata>.*?</metadata>\s*", re.DOTALL)
 
 
-class _Settings(Protocol):
+class MatplotlibSettings(Protocol):
     """The part of matplotlib itself that is used here."""
 
     def rc_context(self) -> AbstractContextManager[object]:
@@ -61,7 +61,7 @@ class _Settings(Protocol):
         ...
 
 
-class _Figure(Protocol):
+class MatplotlibFigure(Protocol):
     """The part of matplotlib's figure that is used here."""
 
     def savefig(self, file: io.StringIO, /, **options: object) -> object:
@@ -114,29 +114,29 @@ def svg(plot: Plot) -> str:
         raise EnvironmentFault(
             "the report needs the extra `report`: install loopcore[report]"
         ) from None
-    with cast("_Settings", mpl).rc_context():
-        cast("dict[str, object]", mpl.rcParams).update(_SETTINGS)
+    with cast("MatplotlibSettings", mpl).rc_context():
+        cast("dict[str, object]", mpl.rcParams).update(SETTINGS)
         height = _FRAME_INCHES + _ROW_INCHES * len(plot.rows)
-        figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         FigureCanvasSVG(figure)
         left, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.08})
         kinds = [row.baseline for row in plot.rows]
         stops, saved = [row.false_stops for row in plot.rows], [row.saved for row in plot.rows]
         _panel(cast("_Axes", left), stops, kinds, "false stops, % (less is better)")
         _panel(cast("_Axes", right), saved, kinds, "steps saved, % (more is better)")
-        left.set_yticks(range(len(plot.rows)), [_label(row.label) for row in plot.rows])
+        left.set_yticks(range(len(plot.rows)), [label_text(row.label) for row in plot.rows])
         left.set_ylim(len(plot.rows) - 0.5, -0.5)
         text = io.StringIO()
-        cast("_Figure", figure).savefig(
+        cast("MatplotlibFigure", figure).savefig(
             text, format="svg", transparent=True, metadata={"Date": None}
         )
-    return _for_page(text.getvalue(), plot)
+    return for_page(text.getvalue(), plot)
 
 
 def _panel(axes: _Axes, bars: Sequence[Bar], baseline: Sequence[bool], label: str) -> None:
     """Draw one bar a row; what is unknown is said in words at its place."""
     for place, (bar, is_base) in enumerate(zip(bars, baseline, strict=True)):
-        colour = _BASE if is_base else _MARK
+        colour = BASE if is_base else MARK
         if bar.low is not None and bar.high is not None:
             ends = [100 * max(bar.low, 0), 100 * min(bar.high, 1)]
             axes.plot(ends, [place, place], "-|", color=colour, linewidth=1.6, markersize=7)
@@ -159,7 +159,7 @@ def _ends(bar: Bar) -> tuple[float, ...]:
     return tuple(end for end in (bar.share, bar.low, bar.high) if end is not None)
 
 
-def _label(text: str) -> str:
+def label_text(text: str) -> str:
     """Return a label that the plot's font has every sign of."""
     plain = text.encode("ascii", "backslashreplace").decode()
     plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
@@ -168,7 +168,7 @@ def _label(text: str) -> str:
     return plain
 
 
-def _for_page(text: str, plot: Plot) -> str:
+def for_page(text: str, plot: Plot | Chart) -> str:
     """Return the drawing without its head, under the page's colours and with ids of its own."""
     text = _HEAD.sub("", text)
     for own, page in _PAGE.items():

@@ -15,7 +15,7 @@ import msgspec
 
 from loopcore import __version__
 from loopcore.files import write_whole
-from loopcore.reporting import comparisons, html, markdown, sections
+from loopcore.reporting import comparisons, html, markdown, sections, worlds
 from loopcore.reporting.inputs import Results
 from loopcore.reporting.verdict import facts, outcome, verdict
 from loopcore.reporting.view import Report, Section, listing
@@ -31,6 +31,8 @@ def build(results: Results) -> Report:
         chapters.append(sections.coverage(results.verify))
     if results.mutate is not None:
         chapters.append(sections.mutations(results.mutate))
+    if results.bench is not None:
+        chapters += worlds.worlds(results.bench, results.audits)
     if results.audits:
         chapters += comparisons.recordings(results.audits)
     if results.samples is not None:
@@ -82,6 +84,8 @@ def _incomplete(results: Results) -> str | None:
         reasons.append("mutate interrupted")
     elif any(not one.complete for one in results.audits):
         reasons.append("compare interrupted")
+    elif results.bench is not None and not results.bench.complete:
+        reasons.append("bench interrupted")
     return f"{'; '.join(reasons)}." if reasons else None
 
 
@@ -108,6 +112,12 @@ def _reproduce(results: Results) -> Section:
         commands.append(f"loopcore mutate{quick}{_seed(results)}")
     logs = "LOG..." if assessment is None else shlex.join(assessment.logs)
     commands += [f"loopcore audit {logs} --seed {one.seed}" for one in results.audits]
+    if results.bench is not None:
+        commands.append(
+            f"loopcore bench --tasks {results.bench.columnar_tasks} --stepwise"
+            f" {results.bench.stepwise_tasks} --applications"
+            f" {','.join(results.bench.applications)} --seed {results.bench.seed}"
+        )
     if results.lab is not None:
         commands.append("loopcore lab")
     if assessment is not None:
@@ -151,6 +161,11 @@ def _limits(results: Results) -> Section:
         lines.append(
             "Planted faults were put into the reference evaluator, not into the target: they say"
             " how sharp the tests are, and nothing about the target."
+        )
+    if results.bench is not None:
+        lines.append(
+            "Worlds are ours: their agents have the habits that we gave them, in shares that we"
+            " chose. How an agent answers a recovery is a parameter, so level E is a curve."
         )
     if results.audits or results.samples is not None:
         lines += [

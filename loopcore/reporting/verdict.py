@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loopcore.comparison import bench_tables
 from loopcore.comparison.audit import AuditResult
+from loopcore.comparison.bench_results import BenchResult
 from loopcore.reporting.inputs import Results
 from loopcore.reporting.view import Fact, Outcome, grouped, listing, plural, plural_of
 from loopcore.results import MutateResult, PropertyResult, Verdict, VerifyResult
@@ -25,6 +27,7 @@ KINDS = {
     "loop": "live loops",
     "store": "journal stores",
 }
+LEVELS = ("A", "B", "C", "D")
 IDENTITY_ONLY = "completion: identity only"
 
 
@@ -130,6 +133,8 @@ def facts(results: Results) -> tuple[Fact, ...]:
         )
     )
     lines.append(_first_fact(results.audits, results.samples))
+    if results.bench is not None:
+        lines.append(_worlds(results.bench))
     lines.append(Fact(label="Covered", sentences=_covered(results)))
     lines.append(Fact(label="Not covered", sentences=_not_covered(results), tone="doubt"))
     return tuple(lines)
@@ -181,6 +186,25 @@ def _first_fact(audits: Sequence[AuditResult], samples: AuditResult | None) -> F
     return Fact(label=label, sentences=("Unknown: no recorded runs were given.",), tone="doubt")
 
 
+def _worlds(bench: BenchResult) -> Fact:
+    """Return the levels' false stops and cost per success over all step-wise tasks."""
+    sentences: list[str] = []
+    for tier in bench.tiers[:1]:
+        family = tier.families[-1]
+        shown = [
+            f"{row.name} {bench_tables.shown(row, 'false_stop_rate')} and"
+            f" {bench_tables.shown(row, 'cost_per_success')}"
+            for row in family.rows
+            if row.gate == "verify" and row.rho is None and row.name in LEVELS
+        ]
+        sentences.append(
+            f"On {plural(family.tasks, 'task')} of worlds that we built, false stops and cost per"
+            f" verified success (millions): {'; '.join(shown)}."
+        )
+        sentences += bench_tables.cap_in_words(family)
+    return Fact(label="Worlds", sentences=tuple(sentences) or ("Nothing was finished.",))
+
+
 def _stops(audits: Sequence[AuditResult]) -> bool:
     return any(fact.stopped.hits for one in audits for fact in one.first_fact)
 
@@ -209,6 +233,12 @@ def _covered(results: Results) -> tuple[str, ...]:
     if sets:
         lines.append(
             f"{plural(runs, 'recorded run')} in {plural(sets, 'set')} compared, each set alone."
+        )
+    if results.bench is not None:
+        tasks = sum(tier.families[-1].tasks for tier in results.bench.tiers)
+        lines.append(
+            f"{plural(tasks, 'task')} of {plural(len(results.bench.applications), 'application')}"
+            " with known truth played."
         )
     if results.lab is not None:
         lines.append(f"{results.lab.passed} of {results.lab.total} lab cases ended as they should.")

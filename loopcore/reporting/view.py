@@ -71,6 +71,35 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[PlotRow, ...]
 
 
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """One point of a chart with the bounds of its height, None where there are none."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Marks of one name: joined by a line in their order, or each alone."""
+
+    label: str
+    marks: tuple[Mark, ...]
+    joined: bool = False
+    baseline: bool = False
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """Series over two axes; the axes say their units."""
+
+    id: str
+    title: str
+    description: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     """A chapter (level 2) or a part of one (level 3); `note` stands out as a warning."""
 
@@ -81,6 +110,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     sentences: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()
+    charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
 
 

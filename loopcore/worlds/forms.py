@@ -20,14 +20,13 @@ flatters it, and it is brittle in return. Where a model still chooses, the task'
 Choices: a run that its form ends without a verified finish has reason `none`. A turn without a
 model call consumes no tokens. Candidates are asked for together, so their latency is that of one.
 
-Source: spec control, section 4; the work order's list of forms.
+Source: spec control, section 4 (worlds, verifier and draws).
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from itertools import product
 from types import MappingProxyType
 
 import msgspec
@@ -35,24 +34,25 @@ import msgspec
 from loopcore.control.levels import controller
 from loopcore.control.limits import Limits
 from loopcore.control.observations import Observation, Usage
-from loopcore.worlds import purposes
 from loopcore.worlds.agents import Act, Agent, Spoken
 from loopcore.worlds.applications import BUILDERS, WORLDS
 from loopcore.worlds.calls import Answer, Call
 from loopcore.worlds.draws import Draws
 from loopcore.worlds.habits import RELEVANT
-from loopcore.worlds.model import HABITS, Played, Recovery, Task
-from loopcore.worlds.playing import NO_REASON, TURNS_MAX, Session
+from loopcore.worlds.model import Played, Recovery, Task
+from loopcore.worlds.playing import INPUT_PRICE, NO_REASON, OUTPUT_PRICE, TURNS_MAX, Session
+from loopcore.worlds.world import Setup
 
 # A script has at most so many calls; tasks that cannot be done would have no end.
 SCRIPT_MAX = 80
+STEPS_MAX = 400
 # A failed call of the workflow is made again, and an operation polled, so often.
 RETRIES_MAX = 3
 POLLS_MAX = 20
 # Steps of a plan; candidates of a search step; branches of a whole search.
 PLAN_STEPS = 8
 SEARCH_WIDTH = 3
-BRANCHES_MAX = 60
+BRANCHES_MAX = 24
 # Turns between two looks of a person, and the chance that the person sees what is wrong.
 CHECKPOINT_TURNS = 10
 PERSON_NOTICES = 0.8
@@ -67,12 +67,14 @@ class FormAgent(Agent):
 
     Fields:
         model_calls: of the act just chosen, in model calls of an ordinary turn.
+        outputs: tokens that they write, in outputs of an ordinary model call.
         over: the form has nothing more to do.
     """
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent.plan, agent._world, agent._hands, agent.draws)
         self.model_calls = 1
+        self.outputs = 1
         self.over = False
 
     def _strike(self, number: int) -> None:
@@ -98,13 +100,15 @@ class Script(FormAgent):
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent)
-        self._calls = flawless(agent)
+        name = next(name for name, world in WORLDS.items() if isinstance(self._world, world))
+        self._calls = flawless(name, self.plan.setup)
         self._place = 0
 
     def act(self, number: int) -> Act:
         """Return the next call of the response, which only its first turn asked a model for."""
         self._strike(number)
         self.model_calls = int(number == 1)
+        self.outputs = len(self._calls) + 1
         if self._place == len(self._calls):
             self.over = True
             return Spoken.CLAIM
@@ -118,17 +122,17 @@ class Workflow(Script):
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent)
         self._tries = 0
-        self._failed = False
 
     def act(self, number: int) -> Act:
         """Return the call in work, or the next one when it succeeded or was tried enough."""
-        self._strike(number)
         if self._place and self._tries:
+            self._strike(number)
             call = self._calls[self._place - 1]
             self.model_calls = int(not call.wait)
             return self._slipped(number, call)
-        self.model_calls = 1
-        return super_act(self, number)
+        act = super().act(number)
+        self.model_calls = self.outputs = 1
+        return act
 
     def hear(self, call: Call, answer: Answer) -> None:
         """Say whether the call in work has to be made once more."""
@@ -138,13 +142,6 @@ class Workflow(Script):
         if call.wait and isinstance(answer.result, dict):
             unfinished = answer.result.get("status") == "running"
         self._tries = self._tries + 1 if unfinished and self._tries < bound else 0
-
-
-def super_act(workflow: Workflow, number: int) -> Act:
-    """Return the next call of the workflow, with a model call for its arguments."""
-    act = Script.act(workflow, number)
-    workflow.model_calls = 1
-    return act
 
 
 class Planner(FormAgent):
@@ -214,13 +211,13 @@ class Search(FormAgent):
         return len(reading.integrity), reading.remaining
 
 
-def flawless(agent: FormAgent | Agent) -> list[Call]:
+def flawless(application: str, setup: Setup) -> list[Call]:
     """Return the calls of a run without slips and outages, at most SCRIPT_MAX of them."""
-    world, hands = BUILDERS[_application(agent)](agent.plan.setup)
+    world, hands = BUILDERS[application](setup)
     calls: list[Call] = []
-    while len(calls) < SCRIPT_MAX and not world.verified():
-        call = hands.advance()
-        if call is None:
+    for _ in range(STEPS_MAX):
+        call = None if world.verified() else hands.advance()
+        if call is None or len(calls) == SCRIPT_MAX:
             break
         # A poll is written down once; whoever can read answers repeats it.
         if not (call.wait and calls and calls[-1] is call):
@@ -254,7 +251,9 @@ def human_checkpoint(task: Task, limits: Limits) -> Played:
     level = controller("D")
     level.start(limits)
     session = Session(task)
-    leaving = dict.fromkeys(product(HABITS, ("ask_person",)), PERSON_NOTICES)
+    leaving: dict[tuple[str, str], float] = {
+        (habit, "ask_person"): PERSON_NOTICES for habit in RELEVANT
+    }
     draws = Draws(task.seed, task.application, task.number)
     seen: list[Observation] = []
     recoveries: list[Recovery] = []
@@ -272,7 +271,7 @@ def human_checkpoint(task: Task, limits: Limits) -> Played:
             recoveries.append(looked)
             hopeless = looked.needed and "ask_person" not in RELEVANT.get(task.habit, ())
             gives_up = hopeless and draws.uniform(session.turn, _NOTICE) < PERSON_NOTICES
-    return _result(task, limits, session, seen, reason, tuple(recoveries))
+    return _result(limits, session, seen, reason, tuple(recoveries))
 
 
 FORMS: Mapping[str, Form] = MappingProxyType(
@@ -284,10 +283,6 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "human checkpoint": human_checkpoint,
     }
 )
-
-
-def _application(agent: FormAgent | Agent) -> str:
-    return next(name for name, world in WORLDS.items() if isinstance(agent._world, world))
 
 
 def _horizon(limits: Limits) -> int:
@@ -305,7 +300,7 @@ def _played(task: Task, limits: Limits, make: Callable[[Agent], FormAgent]) -> P
     reason = NO_REASON
     for _ in range(_horizon(limits)):
         observation = session.next()
-        usage = _scaled(observation.usage, agent.model_calls)
+        usage = _scaled(observation.usage, agent.model_calls, agent.outputs)
         seen.append(msgspec.structs.replace(observation, usage=usage))
         decision = level.observe(seen[-1])
         if decision.decision == "stop":
@@ -313,20 +308,20 @@ def _played(task: Task, limits: Limits, make: Callable[[Agent], FormAgent]) -> P
             break
         if agent.over:
             break
-    return _result(task, limits, session, seen, reason, ())
+    return _result(limits, session, seen, reason)
 
 
 def _result(
-    task: Task,
     limits: Limits,
     session: Session,
     seen: list[Observation],
     reason: str,
-    recoveries: tuple[Recovery, ...],
+    recoveries: tuple[Recovery, ...] = (),
 ) -> Played:
+    """Return what a run came to."""
     refused = sum(one.claims_done and one.verified is False for one in seen)
     return Played(
-        task=task,
+        task=session.task,
         observations=tuple(seen),
         reason=reason,
         verified=reason == "completed" and session.done,
@@ -335,14 +330,14 @@ def _result(
     )
 
 
-def _scaled(usage: Usage, factor: int) -> Usage:
-    """Return the usage of a turn with so many times its model calls."""
-    if factor == 1:
-        return usage
+def _scaled(usage: Usage, calls: int, outputs: int) -> Usage:
+    """Return the usage of a turn with so many times its model calls and their outputs."""
+    inputs = (usage.input_tokens or 0) * calls
+    written = (usage.output_tokens or 0) * calls * outputs
     return msgspec.structs.replace(
         usage,
-        model_calls=(usage.model_calls or 0) * factor,
-        input_tokens=(usage.input_tokens or 0) * factor,
-        output_tokens=(usage.output_tokens or 0) * factor,
-        cost_microunits=(usage.cost_microunits or 0) * factor,
+        model_calls=(usage.model_calls or 0) * calls,
+        input_tokens=inputs,
+        output_tokens=written,
+        cost_microunits=inputs * INPUT_PRICE + written * OUTPUT_PRICE,
     )

@@ -35,18 +35,16 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     Fields:
         plans: for each run that was counted its close (turn of the last success, 0 for none),
-            onset (0 for none), manner of being stuck, and 1 where it verified, else 0.
+            onset (0 for none), manner of being stuck, and turn of the finish (0 for none).
         steps: packed states in ascending order, each as what it is more than the one before.
         rows: for each state, pairs of the place of what followed and how often.
         starts: what was there at the turns that a plan names.
-        finishing: turns from the close to the finish of runs that verified, mean in millionths.
     """
 
     plans: list[tuple[Count, Count, Count, Count]]
     steps: list[Count]
     rows: list[list[Count]]
     starts: list[Start]
-    finishing: Count
 
     @property
     def states(self) -> list[int]:

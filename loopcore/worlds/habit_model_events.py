@@ -3,12 +3,12 @@
 Theory of operation: names and fingerprints matter to a controller only through equality. So a call
 is described by which of the last calls it comes from, whether the same came of it and whether its
 error is of the class of the last one; a poll and a spoken claim by whether they are like the last
-poll and the last claim. From that alone columns can be made again in which every detector of ours sees
-the same structure. A state also remembers of the past what these detectors remember: for how many
-calls running the same was the case (talk and polls in between neither extend nor end it, a success
-ends it), for how many turns a poll has gone on, which phase the run is in, how late it is before
-the first success, and after the onset in which manner the run is stuck. All of it is packed into
-one integer.
+poll and the last claim. From that alone columns can be made again in which every detector of ours
+sees the same structure. A state also remembers of the past what these detectors remember: for how
+many calls running the same was the case (talk and polls in between neither extend nor end it, a
+success ends it), for how many turns a poll has gone on, which phase the run is in, how late it is
+before the first success, and after the onset in which manner the run is stuck. All of it is packed
+into one integer.
 
 Choices: a call that comes from further back than `BACK_MAX` calls counts as new. Which of several
 tools of one policy was called makes no difference to any contestant of ours. That the measure said
@@ -20,6 +20,7 @@ Source: spec controllers, section 4.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -71,9 +72,11 @@ PARTS: tuple[tuple[str, int], ...] = (
 )
 # The parts that say what is seen.
 SEEN = 10
-_UNITS = dict(zip((name for name, _ in PARTS), np.cumprod([1, *(n for _, n in PARTS)]), strict=False))
-_SIZES = dict(PARTS)
-SEEN_UNIT = int(np.prod([size for _, size in PARTS[:SEEN]]))
+_SIZES: dict[str, int] = dict(PARTS)
+_UNITS: dict[str, int] = {}
+for _name, _size in PARTS:
+    _UNITS[_name] = prod(_SIZES[name] for name in _UNITS)
+SEEN_UNIT = prod(size for _, size in PARTS[:SEEN])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +131,8 @@ def packed(parts: dict[str, Int64s]) -> Int64s:
 
 def part(states_: Int64s, name: str) -> Int64s:
     """Return one part of packed states."""
-    return states_ // _UNITS[name] % _SIZES[name]
+    found: Int64s = states_ // _UNITS[name] % _SIZES[name]
+    return found
 
 
 def kinds(columns: Columns, limits: Limits) -> Int64s:
@@ -150,7 +154,9 @@ def _progress(columns: Columns) -> Int64s:
 
 def _claims(columns: Columns) -> Int64s:
     answers = np.array([UNJUDGED, REFUSED, VERIFIED], np.int64)
-    return np.where(columns.claims, answers[columns.verified.astype(np.int64) + 1], NO_CLAIM)
+    claims = answers[columns.verified.astype(np.int64) + 1]
+    claims[~columns.claims] = NO_CLAIM
+    return claims
 
 
 def _errors(columns: Columns) -> Int64s:
@@ -175,7 +181,9 @@ def _repeats(columns: Columns, turn: int, before: Int32s) -> Booleans:
     _, result, state = before
     both = (columns.state[turn] != UNKNOWN) & (state != UNKNOWN)
     same = (columns.result[turn] != UNKNOWN) & (columns.result[turn] == result)
-    return np.where(both, columns.state[turn] == state, same)
+    held: Booleans = columns.state[turn] == state
+    repeated: Booleans = (both & held) | (~both & same)
+    return repeated
 
 
 def _relate_calls(columns: Columns, parts: dict[str, Int64s]) -> None:
@@ -225,7 +233,9 @@ def _relate_calls(columns: Columns, parts: dict[str, Int64s]) -> None:
             parts[name][turn][dull] = 0
             memory[name][good] = 0
         ring[1:, :, called] = ring[:-1, :, called]
-        ring[0][:, called] = np.stack([action, columns.result[turn], columns.state[turn]])[:, called]
+        ring[0][:, called] = np.stack([action, columns.result[turn], columns.state[turn]])[
+            :, called
+        ]
 
 
 def _relate_others(columns: Columns, parts: dict[str, Int64s]) -> None:
@@ -277,4 +287,5 @@ def _manners(parts: dict[str, Int64s], stuck: Booleans) -> Int64s:
     manner[(kind == NOTHING) & (parts["claim"] != NO_CLAIM)] = CLAIMING
     counted = stuck & ((kind != NOTHING) | (parts["claim"] != NO_CLAIM))
     counts = np.stack([(counted & (manner == one)).sum(axis=0) for one in range(CLAIMING + 1)])
-    return counts.argmax(axis=0)
+    found: Int64s = counts.argmax(axis=0)
+    return found

@@ -2,8 +2,8 @@
 
 Theory of operation: runs become columns, columns become packed states, and every pair of states
 that follow each other within a phase is counted. What a plan decides is not counted as chance: the
-turns of the last success and of the onset are kept for each run, and what is there at these turns
-is counted by itself.
+turns of the last success, of the finish and of the onset are kept for each run, and what is there
+at these turns is counted by itself.
 
 Choices: a state that only the horizon cut off follows itself. Of the tools of one policy the one
 that was called most often stands for all, and of the error classes the two most frequent.
@@ -39,9 +39,8 @@ from loopcore.worlds.habit_model_data import (
 )
 from loopcore.worlds.habit_model_events import (
     CLOSING,
-    MOVING,
     NOTHING,
-    STUCK,
+    VERIFIED,
     WAIT,
     WORKING,
     kinds,
@@ -52,9 +51,9 @@ from loopcore.worlds.model import Trajectory
 
 USAGE_ROWS = 64
 # The turns that a plan names: the first one of a run that has a success to come or an onset, the
-# first one of any other that verifies, the last success, the onset with and without a success to
-# come, and the last success after the onset.
-STARTS = ("start", "closed", "close", "moving", "stuck", "ceasing")
+# first one of any other that verifies, the last success, the verified finish, the onset with and
+# without a success to come, and the last success after the onset.
+STARTS = ("start", "closed", "close", "finish", "moving", "stuck", "ceasing")
 # Usage that grows with the turn, as the context does; the others are drawn as they were.
 _GROWING = ("input_tokens", "cost_microunits")
 
@@ -89,10 +88,9 @@ def chain(runs: Sequence[Trajectory], limits: Limits) -> Chain:
     found = states(made, limits, onset, verified_turn)
     packed, close = found.packed, found.close
     phase = part(packed, "phase")
-    # A step is one within a phase, or the first success.
-    steps = (packed[1:] >= 0) & (
-        (phase[1:] == phase[:-1]) | ((phase[1:] == WORKING) & (phase[:-1] < WORKING))
-    )
+    # A step is one within a phase, or the first success, and not the finish.
+    steps = (packed[1:] >= 0) & (part(packed[1:], "claim") != VERIFIED)
+    steps &= (phase[1:] == phase[:-1]) | ((phase[1:] == WORKING) & (phase[:-1] < WORKING))
     counts = Counter(zip(packed[:-1][steps].tolist(), packed[1:][steps].tolist(), strict=True))
     starts = _starts(packed, onset, close, verified_turn, found.manner)
     known = sorted({s for pair in counts for s in pair} | {s for c in starts.values() for s in c})
@@ -100,18 +98,15 @@ def chain(runs: Sequence[Trajectory], limits: Limits) -> Chain:
     rows: list[list[int]] = [[] for _ in known]
     for (before, now), count in sorted(counts.items()):
         rows[place[before]] += [place[now], count]
-    done = verified_turn > 0
-    finishing = float((verified_turn - close)[done].mean()) if done.any() else 0.0
-    plans = np.stack([close, onset, found.manner, done.astype(np.int64)], axis=1)
+    plans = np.stack([close, onset, found.manner, verified_turn], axis=1)
     return Chain(
-        plans=sorted((int(c), int(o), int(m), int(d)) for c, o, m, d in plans),
+        plans=sorted((int(c), int(o), int(m), int(v)) for c, o, m, v in plans),
         steps=[now - before for before, now in pairwise([0, *known])],
         rows=rows,
         starts=[
             Start(what, manner, [n for s, c in sorted(found_.items()) for n in (place[s], c)])
             for (what, manner), found_ in sorted(starts.items())
         ],
-        finishing=round(finishing * MILLION),
     )
 
 
@@ -127,6 +122,7 @@ def _starts(
         "start": np.where(phase[0] < CLOSING, 1, 0),
         "closed": np.where((onset == 0) & (close == 0) & (verified_turn > 0), 1, 0),
         "close": np.where(closes, close, 0),
+        "finish": verified_turn,
         "moving": np.where((onset > 0) & (close > onset), onset, 0),
         "stuck": np.where((onset > 0) & ~later, onset, 0),
         "ceasing": np.where((onset > 0) & later, close, 0),
@@ -154,7 +150,7 @@ def _tools(made: Columns, kind: Int64s) -> list[str]:
 
 def _most_frequent(names: Sequence[str], numbers: Int16s, count: int) -> list[str]:
     """Return the most frequent names, of equals the first in order."""
-    counted = Counter(numbers.tolist())
+    counted = Counter(int(number) for number in numbers)
     best = sorted(counted, key=lambda number: (-counted[number], names[number]))
     return [names[number] for number in best[:count]]
 

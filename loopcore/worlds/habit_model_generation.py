@@ -2,11 +2,11 @@
 
 Theory of operation: all draws of a run are functions of seed, application, number and turn
 (SplitMix64 on counters, as in `draws`), so a number gives the same run in any range. Runs are first
-ordered by how long they are likely to be, then taken in groups that fit a processor's cache. Within
-a group each turn is one random word a run: its bits choose the next row of the chain, the row of
-usage, and whether progress is measured. Turns that a plan names are lists made beforehand, and one
-comparison finds the few rows that need care. A group is cut off behind its last open run, so the
-order keeps padding small.
+ordered by their length, which their plans name, then taken in groups that fit a processor's cache;
+the open runs of a group are always its first ones. Within a group each turn is one random word a
+run: its bits choose the next row of the chain, the row of usage, and whether progress is measured.
+Turns that a plan names are lists made beforehand, and one comparison finds the few rows that need
+care.
 
 A fingerprint is the turn at which its value first came, so it fits a byte, and those of action,
 result and state fit a word. One that comes again is copied from the turn of one of the last calls,
@@ -28,12 +28,13 @@ from loopcore.errors import UsageError
 from loopcore.worlds.draws import Draws, uniforms
 from loopcore.worlds.habit_model_tables import (
     BYTE,
-    PADDING,
     ROW_BITS,
     SLOT_BITS,
     SLOTS,
     THRESHOLD_BITS,
     Tables,
+    UInt32s,
+    UInt64s,
 )
 from loopcore.worlds.model import HABITS
 from loopcore.worlds.purposes import HABIT, PLAN_TURN
@@ -62,7 +63,7 @@ class Generated:
 
     Fields:
         columns: of the runs, up to the verified finish or the horizon.
-        numbers: which run each column is; not in order.
+        numbers: which run each column is; the longest runs come first.
         habit: index into HABITS. onset, verified_turn: 0 for none.
     """
 
@@ -82,21 +83,24 @@ class Words:
 
     def __init__(self, seed: int, stream: str, numbers: Int64s) -> None:
         origin = np.uint64(Draws(seed, stream, 0).word(0, 0))
-        states = numbers.astype(np.uint64) * np.uint64(_GOLDEN) + origin
+        states: UInt64s = numbers.astype(np.uint64) * np.uint64(_GOLDEN) + origin
         self._starts = shuffled(states, np.empty_like(states))
 
     def ordered(self, order: Int64s) -> None:
         """Put the runs in another order."""
         self._starts = self._starts[order]
 
-    def write(self, counter: int, runs: slice, out: Int64s, scratch: Int64s) -> None:
-        """Write the words of a slice of the runs to `out`; both arrays are unsigned."""
-        np.add(self._starts[runs], np.uint64((counter + 1) * _GOLDEN & _MASK), out=out)
+    def write(
+        self, counter: int, runs: slice[int, int, None], out: UInt64s, scratch: UInt64s
+    ) -> None:
+        """Write the words of a slice of the runs to `out`, of which `scratch` has the size."""
+        starts: UInt64s = self._starts[runs]
+        np.add(starts, np.uint64((counter + 1) * _GOLDEN & _MASK), out=out)
         shuffled(out, scratch)
 
 
-def shuffled(states: Int64s, scratch: Int64s) -> Int64s:
-    """Return the output of SplitMix64 for unsigned states, which it overwrites."""
+def shuffled(states: UInt64s, scratch: UInt64s) -> UInt64s:
+    """Return the output of SplitMix64 for these states, which it overwrites."""
     for shift, factor in zip(_SHIFTS, _FACTORS, strict=True):
         np.right_shift(states, shift, out=scratch)
         np.bitwise_xor(states, scratch, out=states)
@@ -107,7 +111,7 @@ def shuffled(states: Int64s, scratch: Int64s) -> Int64s:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What runs draw before their first turn; arrays (runs,), ordered by likely length.
+    """What runs draw before their first turn; arrays (runs,), the longest first.
 
     Fields: turns, rows: (2, runs), as in `Plans`; the others as in `Generated` and `Plans`.
     """
@@ -115,6 +119,8 @@ class Drawn:
     numbers: Int64s
     habit: Int8s
     onset: Int32s
+    lengths: Int32s
+    verified_turn: Int32s
     start: Int64s
     turns: Int64s
     rows: Int64s
@@ -126,27 +132,30 @@ def generated(
     """Return the runs of these numbers; see `HabitModel.generate`."""
     ids = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
     words = Words(seed, f"{tables.application} columns", ids)
-    drawn = _draw(tables, ids, words, seed, mixture)
-    runs = len(ids)
-    sink = Sink(turns, runs)
-    lengths, verified = np.full(runs, turns, np.int32), np.zeros(runs, np.int32)
-    for first in range(0, runs, GROUP_RUNS):
-        group = slice(first, min(first + GROUP_RUNS, runs))
-        Group(tables, drawn, words, sink, group).run(turns, lengths, verified)
+    drawn = _draw(tables, ids, words, seed=seed, horizon=turns, mixture=mixture)
+    sink = Sink(turns, len(ids))
+    for first in range(0, len(ids), GROUP_RUNS):
+        group = slice(first, min(first + GROUP_RUNS, len(ids)))
+        Group(tables, drawn, words, sink, group).run()
     return Generated(
-        columns=sink.columns(tables, lengths),
+        columns=sink.columns(tables, drawn.lengths),
         numbers=drawn.numbers,
         habit=drawn.habit,
-        # An onset that the horizon cuts off is none.
-        onset=np.where(drawn.onset <= turns, drawn.onset, 0).astype(np.int32),
-        verified_turn=verified,
+        onset=drawn.onset,
+        verified_turn=drawn.verified_turn,
     )
 
 
 def _draw(
-    tables: Tables, numbers: Int64s, words: Words, seed: int, mixture: Mapping[str, float]
+    tables: Tables,
+    numbers: Int64s,
+    words: Words,
+    *,
+    seed: int,
+    horizon: int,
+    mixture: Mapping[str, float],
 ) -> Drawn:
-    """Return the plans of runs, ordered by likely length; the words are ordered alike."""
+    """Return the plans of runs, the longest first; the words are ordered alike."""
     bounds = habit_bounds(mixture)
     places = uniforms(seed, tables.application, numbers, PLAN_TURN, HABIT)
     chosen = np.searchsorted(np.array([end for end, _ in bounds]), places, side="right")
@@ -155,7 +164,7 @@ def _draw(
     size = len(numbers)
     word = np.empty(size, np.uint64)
     words.write(_PLAN_WORD, slice(0, size), word, np.empty_like(word))
-    onset, start, length = (np.empty(size, np.int64) for _ in range(3))
+    onset, start, finish = (np.empty(size, np.int64) for _ in range(3))
     turns, rows = np.empty((2, size), np.int64), np.empty((2, size), np.int64)
     for one in np.unique(habit):
         plans = tables.plans.get(int(one))
@@ -165,13 +174,19 @@ def _draw(
         picked = ((word[mine] >> _HALF) * np.uint64(len(plans.start)) >> _HALF).astype(np.int64)
         onset[mine], start[mine] = plans.onset[picked], plans.start[picked]
         turns[:, mine], rows[:, mine] = plans.turns[:, picked], plans.rows[:, picked]
-        length[mine] = plans.length[picked]
-    order = np.argsort(-length, kind="stable")
+        finish[mine] = plans.finish[picked]
+    # What the horizon cuts off does not happen.
+    onset[onset > horizon] = 0
+    finish[finish > horizon] = 0
+    lengths = np.where(finish > 0, finish, horizon)
+    order = np.argsort(-lengths, kind="stable")
     words.ordered(order)
     return Drawn(
         numbers=numbers[order],
         habit=habit[order],
         onset=onset[order].astype(np.int32),
+        lengths=lengths[order].astype(np.int32),
+        verified_turn=finish[order].astype(np.int32),
         start=start[order],
         turns=turns[:, order],
         rows=rows[:, order],
@@ -183,14 +198,14 @@ class Sink:
 
     def __init__(self, turns: int, runs: int) -> None:
         shape = (turns, runs)
-        self.action, self.result, self.state = (np.empty(shape, np.int32) for _ in range(3))
+        self.action, self.result, self.state = (np.zeros(shape, np.int32) for _ in range(3))
         # A width that is no power of two keeps turns apart in the processor's cache.
         self.width = min(runs, GROUP_RUNS) + _WIDTH_MORE
         self.packed = np.zeros((turns + 1, self.width), np.uint32)
-        self.tool, self.error = np.empty(shape, np.int16), np.empty(shape, np.int16)
-        self.progress, self.verified = np.empty(shape, np.int8), np.empty(shape, np.int8)
-        self.claims = np.empty(shape, np.bool_)
-        self.usage = {name: np.empty(shape, np.int32) for name in USAGE_FIELDS}
+        self.tool, self.error = np.zeros(shape, np.int16), np.zeros(shape, np.int16)
+        self.progress, self.verified = np.zeros(shape, np.int8), np.zeros(shape, np.int8)
+        self.claims = np.zeros(shape, np.bool_)
+        self.usage = {name: np.zeros(shape, np.int32) for name in USAGE_FIELDS}
 
     def columns(self, tables: Tables, lengths: Int32s) -> Columns:
         """Return the finished columns."""
@@ -211,16 +226,18 @@ class Sink:
 
 
 class Group:
-    """One group of runs, from its first turn to its last open run's end."""
+    """One group of runs, the longest first."""
 
-    def __init__(self, tables: Tables, drawn: Drawn, words: Words, sink: Sink, group: slice) -> None:
+    def __init__(
+        self, tables: Tables, drawn: Drawn, words: Words, sink: Sink, group: slice[int, int, None]
+    ) -> None:
         self._tables, self._words, self._sink = tables, words, sink
         self._first, size = group.start, group.stop - group.start
         self._row = drawn.start[group].copy()
         self._named = _named(drawn.turns[:, group], drawn.rows[:, group])
-        self._ended = np.zeros(size, np.bool_)
+        self._lengths = drawn.lengths[group]
         self._error = np.zeros(size, np.int16)
-        self._place = np.arange(size)
+        self._place = np.arange(size, dtype=np.int64)
         # Turns of the last calls as bytes, and of the last poll and the last claim.
         self._calls = np.zeros(size, np.uint64)
         self._last = np.zeros((2, size), np.int64)
@@ -230,29 +247,20 @@ class Group:
         self._small = np.empty(size, np.int16)
         self._flags = np.empty(size, np.bool_)
 
-    def run(self, turns: int, lengths: Int32s, verified: Int32s) -> None:
-        """Write the turns of the group's runs, their lengths and the turns of their finishes."""
-        row, ended, tables = self._row, self._ended, self._tables
-        open_ = row.size
-        for turn in range(1, turns + 1):
+    def run(self) -> None:
+        """Write all turns of the group's runs."""
+        row = self._row
+        # How many runs have a turn: the open ones are the first ones.
+        open_at = np.searchsorted(-self._lengths, -np.arange(1, int(self._lengths[0]) + 1), "right")
+        for turn, open_ in enumerate(open_at.tolist(), start=1):
             for runs, rows in self._named.get(turn, ()):
                 row[runs] = rows
             word = self._step(turn, open_)
-            flags = np.greater_equal(row[:open_], tables.first_special, out=self._flags[:open_])
-            special = np.flatnonzero(flags)
-            self._write(turn, open_, word, special)
-            done = special[row[special] >= tables.first_end]
-            if done.size:
-                ended[done] = True
-                row[done] = PADDING
-                lengths[self._first + done] = turn
-                verified[self._first + done] = turn
-                while open_ and ended[open_ - 1]:
-                    open_ -= 1
-                if not open_:
-                    break
+            flags = self._flags[:open_]
+            np.greater_equal(row[:open_], self._tables.first_special, out=flags)
+            self._write(turn, open_, word, np.flatnonzero(flags))
 
-    def _step(self, turn: int, open_: int) -> Int64s:
+    def _step(self, turn: int, open_: int) -> UInt64s:
         """Move every open run to its next row; return the rest of the turn's words."""
         row, flags = self._row[:open_], self._flags[:open_]
         word, scratch, entry = (array[:open_] for array in self._words_of[:3])
@@ -275,7 +283,7 @@ class Group:
         np.right_shift(word, np.uint64(THRESHOLD_BITS), out=word)
         return word
 
-    def _write(self, turn: int, open_: int, word: Int64s, special: Int64s) -> None:
+    def _write(self, turn: int, open_: int, word: UInt64s, special: Int64s) -> None:
         """Write what is seen of a turn."""
         tables, sink = self._tables, self._sink
         here = (turn - 1, slice(self._first, self._first + open_))
@@ -293,7 +301,7 @@ class Group:
         self._write_usage(turn, open_, word, event)
         self._write_calls(turn, open_, event, special)
 
-    def _write_usage(self, turn: int, open_: int, word: Int64s, event: Int64s) -> None:
+    def _write_usage(self, turn: int, open_: int, word: UInt64s, event: Int64s) -> None:
         """Write usage, and hide the progress of turns that were not measured."""
         tables, sink = self._tables, self._sink
         here = (turn - 1, slice(self._first, self._first + open_))
@@ -341,7 +349,7 @@ class Group:
             # What is unknown, 0, becomes -1.
             np.subtract(part.view(np.int32), 1, out=ids[here])
 
-    def _relate(self, turn: int, special: Int64s, event: Int64s, packed: Int32s) -> None:
+    def _relate(self, turn: int, special: Int64s, event: Int64s, packed: UInt32s) -> None:
         """Copy what polls and spoken claims have of the last poll or claim."""
         tables = self._tables
         wait = tables.wait[event]

@@ -5,8 +5,8 @@ strategies and budgets as level E's own. A recovery takes a turn. It is won with
 caller assumes for the habit and the strategy, against a draw of the run and the recovery alone, so
 a greater chance wins wherever a smaller one does. A run that left its mode goes on as a productive
 run does from the turn of its onset on, taken from a fixed pool; any other goes on as it was, one
-turn later. After a recovery the detectors see only what comes after it; steps, sums and the gate see
-the whole run. Turns are spliced for all forked runs at once, round by round.
+turn later. After a recovery the detectors see only what comes after it; steps, sums and the gate
+see the whole run. Turns are spliced for all forked runs at once, round by round.
 
 Choices: a run goes on with the productive run of the pool that has at least as many turns as the
 onset, since its work was not yet done then. The context of what goes on is as long as the turn
@@ -18,7 +18,6 @@ Source: spec control, sections 2, 3 and 4 (level E, ρ); spec controllers, secti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import cast
@@ -26,14 +25,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from loopcore.batch.columns import (
-    UNKNOWN,
-    Booleans,
-    Columns,
-    Int8s,
-    Int32s,
-    Int64s,
-)
+from loopcore.batch.columns import UNKNOWN, Booleans, Columns, Floats, Int8s, Int32s, Int64s
 from loopcore.batch.interning import USAGE_FIELDS
 from loopcore.batch.stop_times import REASONS, Stops, stop_times
 from loopcore.control.limits import Limits, ToolPolicy
@@ -42,15 +34,17 @@ from loopcore.control.recovery import STRATEGIES, Recoveries
 from loopcore.worlds.draws import uniforms
 from loopcore.worlds.habit_model import HabitModel
 from loopcore.worlds.habit_model_generation import Generated
+from loopcore.worlds.habit_model_outcomes import (
+    Column,
+    Recovered,
+    finish_states,
+    recovery_turns,
+    sums,
+    typed,
+    with_arrays,
+)
 from loopcore.worlds.habits import RELEVANT
 from loopcore.worlds.model import HABITS
-from loopcore.worlds.playing import (
-    INPUT_FIRST,
-    INPUT_PRICE,
-    INPUT_TURN,
-    OUTPUT_PRICE,
-    RECOVERY_COSTS,
-)
 
 # Productive runs to go on with, the same for all runs of a seed.
 POOL_RUNS = 2_048
@@ -63,36 +57,6 @@ _DRAW_TURN = 1 << 20
 _PICK, _LEAVING = 0, 1
 # The reasons of a run's recoveries are the digits of its code.
 _CODE_BASE = len(REASONS)
-_COMPLETED = REASONS.index("completed")
-_STATE_NEVER = -2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """What became of each run under level E; arrays (runs,) in the order of the columns.
-
-    Fields:
-        turn: the last executed one. reason: index into REASONS. verified: ended truly done.
-        rejected: refused finishes. caught_turn: of the first detection at or after the onset, 0
-            for none. model_calls … latency_ms: sums. cost_after_onset: from the onset on.
-        recoveries, won, unneeded: as in `Played`.
-    """
-
-    turn: Int32s
-    reason: Int8s
-    verified: Booleans
-    rejected: Int32s
-    caught_turn: Int32s
-    model_calls: Int64s
-    tool_calls: Int64s
-    input_tokens: Int64s
-    output_tokens: Int64s
-    cost_microunits: Int64s
-    latency_ms: Int64s
-    cost_after_onset: Int64s
-    recoveries: Int32s
-    won: Int32s
-    unneeded: Int32s
 
 
 def recovered(
@@ -117,7 +81,8 @@ def recovered(
     """
     if stops is None:
         stops = stop_times(made.columns, limits, "D")
-    return Forks(model, application, made, seed, limits, leaving).run(stops)
+    forks = Forks(model, application, made, seed=seed, limits=limits, leaving=leaving)
+    return forks.run(stops)
 
 
 def curve(
@@ -141,7 +106,7 @@ def curve(
             made,
             seed=seed,
             limits=limits,
-            leaving={(habit, strategy): rho for habit, strategy in product(HABITS, STRATEGIES)},
+            leaving=dict.fromkeys(product(HABITS, STRATEGIES), rho),
             stops=stops,
         )
         for rho in rhos
@@ -156,6 +121,7 @@ class Forks:
         model: HabitModel,
         application: str,
         made: Generated,
+        *,
         seed: int,
         limits: Limits,
         leaving: Mapping[tuple[str, str], float],
@@ -185,7 +151,7 @@ class Forks:
     @property
     def columns(self) -> Columns:
         """The forked runs as they went, once `run` is over, in the order of `forked`."""
-        return _with(self._made.columns, self._arrays, self._lengths)
+        return with_arrays(self._made.columns, self._arrays, self._lengths)
 
     @property
     def forked(self) -> Int64s:
@@ -197,16 +163,20 @@ class Forks:
         made = self._made
         runs = np.flatnonzero(stops.is_cause("detector"))
         self._runs = runs
-        self._arrays = {name: array[:, runs] for name, array in made.columns.arrays()}
+        self._arrays: dict[str, Column] = {
+            name: array[:, runs] for name, array in made.columns.arrays()
+        }
         self._lengths = made.columns.lengths[runs].copy()
         self._onset, self._habit = made.onset[runs], made.habit[runs].astype(np.int64)
         size = len(runs)
         self._stuck = self._onset > 0
         self._context = np.zeros(size, np.int64)
         self._code = np.zeros(size, np.int64)
-        self._counts = {name: np.zeros(size, np.int32) for name in ("recoveries", "won", "unneeded")}
+        self._counts = {
+            name: np.zeros(size, np.int32) for name in ("recoveries", "won", "unneeded")
+        }
         self._caught = np.zeros(size, np.int32)
-        self._final_state = _finish_states(made.columns, made.verified_turn)[runs]
+        self._final_state = finish_states(made.columns, made.verified_turn)[runs]
         turn, reason = stops.turn[runs].copy(), stops.reason[runs].copy()
         active = np.arange(size)
         for number in range(RECOVERIES_MAX):
@@ -263,18 +233,18 @@ class Forks:
         self._splice(active, at, won, picked, self._context[active] - before)
         self._write_recovery(active, at, strategy, before)
 
-    def _uniforms(self, numbers: Int64s, number: int, purpose: int) -> Int64s:
-        return cast(
-            "Int64s",
-            uniforms(self._seed, f"{self._application} forks", numbers, _DRAW_TURN + number, purpose),
-        )
+    def _uniforms(self, numbers: Int64s, number: int, purpose: int) -> Floats:
+        stream = f"{self._application} forks"
+        return uniforms(self._seed, stream, numbers, _DRAW_TURN + number, purpose)
 
     def _pick(self, numbers: Int64s, onset: Int32s) -> Int64s:
         """Return a run of the pool for each: one that is still open at the onset."""
         lengths = self._pool.columns.lengths[self._shortest_first]
         first = np.minimum(np.searchsorted(lengths, onset), len(lengths) - 1)
         share = self._uniforms(numbers, 0, _PICK)
-        return self._shortest_first[first + (share * (len(lengths) - first)).astype(np.int64)]
+        places: Int64s = first + (share * (len(lengths) - first)).astype(np.int64)
+        picked: Int64s = self._shortest_first[places]
+        return picked
 
     def _splice(
         self, active: Int64s, at: Int32s, won: Booleans, picked: Int64s, context: Int64s
@@ -309,7 +279,7 @@ class Forks:
                 more = np.rint(moved * growth).astype(np.int32)
                 self._arrays[name][:, active] = np.maximum(self._arrays[name][:, active] + more, 0)
         self._lengths[active] = np.minimum(lengths, turns)
-        final = _finish_states(self._pool.columns, self._pool.verified_turn)
+        final = finish_states(self._pool.columns, self._pool.verified_turn)
         self._final_state[active[won]] = final[picked[won]] + _FRESH_IDS
 
     def _write_recovery(
@@ -317,45 +287,25 @@ class Forks:
     ) -> None:
         """Write the turn of the recovery, where the run still has one."""
         within = at < self._made.columns.turns
-        place = (at[within], active[within])
-        costs = [RECOVERY_COSTS[name] for name in STRATEGIES]
-        chosen = strategy[within]
-        model = np.array([cost.model_calls for cost in costs])[chosen]
-        output = np.array([cost.output_tokens for cost in costs])[chosen]
-        since = np.where(
-            chosen == STRATEGIES.index("smaller_context"), at[within], context[within]
-        )
-        tokens = (INPUT_FIRST + INPUT_TURN * (at[within] + 1 - since)) * model
-        values: dict[str, object] = {
-            "tool": UNKNOWN,
-            "action": UNKNOWN,
-            "result": UNKNOWN,
-            "state": UNKNOWN,
-            "progress": 0,
-            "error": UNKNOWN,
-            "claims": False,
-            "verified": UNKNOWN,
-            "model_calls": model,
-            "tool_calls": 0,
-            "input_tokens": tokens,
-            "output_tokens": output,
-            "cost_microunits": tokens * INPUT_PRICE + output * OUTPUT_PRICE,
-            "latency_ms": np.array([cost.latency_ms for cost in costs])[chosen],
-        }
-        for name, value in values.items():
-            self._arrays[name][place] = value
+        chosen, turn = strategy[within], at[within]
+        smaller = chosen == STRATEGIES.index("smaller_context")
+        since = np.where(smaller, turn, context[within])
+        for name, values in recovery_turns(chosen, turn + 1, since).items():
+            self._arrays[name][turn, active[within]] = values
 
     def _judge(self, active: Int64s, at: Int32s) -> tuple[Int32s, Int8s, Booleans]:
         """Return where each run ends or is detected next, why, and whether it is a detection."""
-        columns = _with(
+        columns = with_arrays(
             self._made.columns,
             {name: array[:, active] for name, array in self._arrays.items()},
             self._lengths[active],
         )
         whole = stop_times(columns, self._whole, "B")
         rows = np.minimum(np.arange(columns.turns)[:, None] + at[None, :], columns.turns - 1)
-        shifted = {name: np.take_along_axis(a, rows, axis=0) for name, a in columns.arrays()}
-        part = stop_times(_with(columns, shifted, columns.lengths - at), self._part, "D")
+        shifted: dict[str, Column] = {}
+        for name, array in columns.arrays():
+            shifted[name] = cast("Column", np.take_along_axis(array, rows, axis=0))
+        part = stop_times(with_arrays(columns, shifted, columns.lengths - at), self._part, "D")
         detected = part.is_cause("detector")
         turn = part.turn + at
         ended = (whole.reason > 0) & (whole.turn <= turn)
@@ -369,17 +319,20 @@ class Forks:
     def _outcomes(self, stops: Stops, turn: Int32s, reason: Int8s) -> Recovered:
         """Return the outcomes of all runs: those of level D, and the forked ones in their place."""
         made, runs = self._made, self._runs
-        final = _finish_states(made.columns, made.verified_turn)
-        base = _sums(made.columns, stops.turn, stops.reason, made.onset, final)
-        forked = _sums(self.columns, turn, reason, self._onset, self._final_state)
-        counts = {"caught_turn": self._caught, **self._counts}
+        final = finish_states(made.columns, made.verified_turn)
+        base = sums(made.columns, stops.turn, stops.reason, made.onset, final)
+        forked = sums(self.columns, turn, reason, self._onset, self._final_state)
+        counts: dict[str, Int64s] = {
+            name: values.astype(np.int64)
+            for name, values in {"caught_turn": self._caught, **self._counts}.items()
+        }
         for name in counts:
-            base[name] = np.zeros(made.columns.runs, np.int32)
+            base[name] = np.zeros(made.columns.runs, np.int64)
         for name, values in {**forked, **counts}.items():
             base[name][runs] = values
         if self._limits.gate != "verify":
             base["rejected"][:] = 0
-        return Recovered(**base)  # type: ignore[arg-type]  # each name keeps its own type
+        return typed(base)
 
 
 @lru_cache(maxsize=8)
@@ -411,42 +364,3 @@ def _next_strategy(limits: Limits, code: int, why: int) -> int:
         recoveries.begin(recoveries.answer(RANKS["stop", REASONS[reason]]))
     strategy = recoveries.answer(RANKS["stop", REASONS[why]]).strategy
     return -1 if strategy is None else STRATEGIES.index(strategy)
-
-
-def _with(columns: Columns, arrays: Mapping[str, Int32s], lengths: Int32s) -> Columns:
-    """Return columns with other arrays and lengths."""
-    return replace(columns, lengths=lengths.astype(np.int32), **arrays)  # type: ignore[arg-type]
-
-
-def _finish_states(columns: Columns, verified_turn: Int32s) -> Int64s:
-    """Return the state at each run's verified finish, and one that never is where it has none."""
-    state = columns.state[np.maximum(verified_turn - 1, 0), np.arange(columns.runs)]
-    return np.where((verified_turn > 0) & (state != UNKNOWN), state, _STATE_NEVER).astype(np.int64)
-
-
-def _sums(
-    columns: Columns, turn: Int32s, reason: Int8s, onset: Int32s, final: Int64s
-) -> dict[str, Int64s]:
-    """Return what runs come to that end at a turn for a reason, by field of `Recovered`."""
-    runs = np.arange(columns.runs)
-    rows = np.arange(1, columns.turns + 1)[:, None]
-    executed = rows <= turn[None, :]
-    after = executed & (onset > 0)[None, :] & (rows >= onset[None, :])
-    last = np.maximum(turn - 1, 0)
-    answer, state = columns.verified[last, runs], columns.state[last, runs]
-    true = (answer == 1) | ((answer == UNKNOWN) & (state == final))
-    refused = executed & columns.claims & (columns.verified == 0)
-    cost = columns.cost_microunits
-    amounts = {
-        name: np.where(executed, array, 0).sum(axis=0, dtype=np.int64)
-        for name, array in columns.arrays()
-        if name in USAGE_FIELDS
-    }
-    return {
-        "turn": turn.astype(np.int32),
-        "reason": reason.astype(np.int8),
-        "verified": (reason == _COMPLETED) & true,
-        "rejected": refused.sum(axis=0).astype(np.int32),
-        "cost_after_onset": np.where(after, cost, 0).sum(axis=0, dtype=np.int64),
-        **amounts,
-    }

@@ -3,9 +3,9 @@
 Theory of operation: rows of all habits of an application stand in one table. A row has `SLOTS`
 words of 64 bits made by the alias method: a random slot holds a threshold of 16 bits and two rows,
 of which one is taken when 16 more random bits are below the threshold. So a step of a chain is one
-gather, one comparison and one choice. Rows are ordered: padding, ordinary rows, those of polls and
-spoken claims, those of the verified finish, so that a comparison says what needs care. Rows that
-look the same share an event, and what is seen of an event are tables small enough to stay in cache.
+gather, one comparison and one choice. Rows are ordered, those of polls and claims last, so that a
+comparison says what needs care. Rows that look the same share an event, and what is seen of an
+event are tables small enough to stay in cache.
 
 Choices: what followed a state more rarely than its `SLOTS` most frequent successors is left out.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -43,6 +44,10 @@ from loopcore.worlds.habit_model_events import (
 )
 from loopcore.worlds.model import HABITS
 
+# Arrays of unsigned integers, whose arithmetic wraps.
+UInt32s: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.uint32]]"
+UInt64s: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.uint64]]"
+
 SLOT_BITS = 6
 SLOTS = 1 << SLOT_BITS
 # Of a word: the threshold, the row beyond it, the row below it.
@@ -62,14 +67,14 @@ class Plans:
     Fields:
         start: the row before the first turn.
         turns, rows: (2, runs) up to two turns, 0 for none, and the rows before them.
-        onset: turn, 0 for none. length: turns, as far as can be told.
+        onset, finish: turns, 0 for none.
     """
 
     start: Int64s
     turns: Int64s
     rows: Int64s
     onset: Int64s
-    length: Int64s
+    finish: Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ class Tables:
     """One application's chains, ready to be run.
 
     Fields:
-        words: (rows × SLOTS,) packed. first_special, first_end: where these rows begin.
+        words: (rows × SLOTS,) packed. first_special: where the rows of polls and claims begin.
         event: (rows,). All that follow are by event unless said otherwise.
         tool, progress, claims, verified: as in the columns.
         error_flip: 1 where the class is another than the last; error_mask: -1 for no error, else 0.
@@ -95,7 +100,6 @@ class Tables:
     errors: tuple[str, ...]
     words: Int64s
     first_special: int
-    first_end: int
     event: Int64s
     tool: Int16s
     progress: Int8s
@@ -105,10 +109,10 @@ class Tables:
     error_mask: Int16s
     call: Booleans
     wait: Booleans
-    shift: Int64s
-    kept: Int32s
-    new: Int32s
-    like: Int32s
+    shift: UInt64s
+    kept: UInt32s
+    new: UInt32s
+    like: UInt32s
     usage: Int64s
     amounts: Int32s
     plans: dict[int, Plans]
@@ -126,7 +130,7 @@ def compiled(model: ApplicationModel, application: str, horizon: int) -> Tables:
     chains = {HABITS.index(habit): chain for habit, chain in model.chains.items()}
     states = np.array([s for chain in chains.values() for s in chain.states], np.int64)
     extra = sum(len(chain.starts) for chain in chains.values())
-    order, first_special, first_end = _order(states, extra)
+    order, first_special = _order(states, extra)
     row = np.empty(len(order), np.int64)
     row[order] = np.arange(1, len(order) + 1)
     choices: list[tuple[Sequence[int], Sequence[int]]] = [((PADDING,), (1,))] * (len(order) + 1)
@@ -145,7 +149,7 @@ def compiled(model: ApplicationModel, application: str, horizon: int) -> Tables:
                 mine[one.successors[::2]].tolist(),
                 one.successors[1::2],
             )
-        plans[habit] = _plans(chain, begins, horizon)
+        plans[habit] = _plans(chain, begins)
         first, start = first + len(chain.rows), start + len(chain.starts)
     seen, event_of = np.unique(states % SEEN_UNIT, return_inverse=True)
     event = np.full(len(order) + 1, len(seen), np.int64)
@@ -157,7 +161,6 @@ def compiled(model: ApplicationModel, application: str, horizon: int) -> Tables:
         application=application,
         words=alias_words(choices).reshape(-1),
         first_special=first_special,
-        first_end=first_end,
         event=event,
         plans=plans,
         horizon=horizon,
@@ -195,32 +198,28 @@ def alias_words(choices: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Int64
         open_high[every, high] -= 1 - rest
         open_low[every, low], open_high[every, low] = np.inf, -np.inf
     unit = 1 << THRESHOLD_BITS
-    threshold = np.minimum(np.rint(below * unit).astype(np.int64), unit - 1)
+    words = np.minimum(np.rint(below * unit).astype(np.int64), unit - 1)
     # A slot that is all its own has one row on either side of its threshold.
-    alias = np.where(below < 1, alias, rows)
-    return threshold | alias << THRESHOLD_BITS | rows << (THRESHOLD_BITS + ROW_BITS)
+    words |= np.where(below < 1, alias, rows) << THRESHOLD_BITS
+    words |= rows << (THRESHOLD_BITS + ROW_BITS)
+    return words
 
 
-def _order(states: Int64s, starts: int) -> tuple[Int64s, int, int]:
-    """Return the order of rows, and the rows at which special ones and finishes begin."""
-    kind, claim = part(states, "kind"), part(states, "claim")
-    rank = np.zeros(len(states) + starts, np.int64)
-    special = (kind == WAIT) | (claim != NO_CLAIM)
-    rank[: len(states)][special] = 1
-    rank[: len(states)][claim == VERIFIED] = 2
+def _order(states: Int64s, starts: int) -> tuple[Int64s, int]:
+    """Return the order of rows, and the row at which the special ones begin."""
+    special = np.zeros(len(states) + starts, np.bool_)
+    special[: len(states)] = (part(states, "kind") == WAIT) | (part(states, "claim") != NO_CLAIM)
     # Row 0 is the padding.
-    first_special = 1 + int((rank == 0).sum())
-    return np.argsort(rank, kind="stable"), first_special, first_special + int((rank == 1).sum())
+    return np.argsort(special, kind="stable"), 1 + int((~special).sum())
 
 
-def _plans(chain: Chain, begins: dict[tuple[str, int], int], horizon: int) -> Plans:
-    """Return the plans of one habit as rows; a run without a finish is as long as the horizon."""
+def _plans(chain: Chain, begins: dict[tuple[str, int], int]) -> Plans:
+    """Return the plans of one habit as rows."""
     start: list[int] = []
     turns: list[tuple[int, int]] = []
     rows: list[tuple[int, int]] = []
-    length: list[float] = []
     ordinary = begins.get(("start", 0), PADDING)
-    for close, onset, manner, verified in chain.plans:
+    for close, onset, manner, finish in chain.plans:
         first, second = (0, PADDING), (0, PADDING)
         begin = ordinary
         if onset:
@@ -228,20 +227,21 @@ def _plans(chain: Chain, begins: dict[tuple[str, int], int], horizon: int) -> Pl
             first = (onset, begins[name, manner])
             if close > onset:
                 second = (close, begins["ceasing", manner])
-        elif verified and close:
-            first = (close, begins["close", 0])
-        elif verified:
-            begin = begins["closed", 0]
+        elif finish:
+            second = (finish, begins["finish", 0])
+            if close:
+                first = (close, begins["close", 0])
+            elif finish > 1:
+                begin = begins["closed", 0]
         start.append(begin)
         turns.append((first[0], second[0]))
         rows.append((first[1], second[1]))
-        length.append(close + chain.finishing / MILLION if verified else horizon)
     return Plans(
         start=np.array(start, np.int64),
         turns=np.array(turns, np.int64).T.copy(),
         rows=np.array(rows, np.int64).T.copy(),
         onset=np.array([onset for _, onset, _, _ in chain.plans], np.int64),
-        length=np.array(length).astype(np.int64),
+        finish=np.array([finish for _, _, _, finish in chain.plans], np.int64),
     )
 
 
@@ -252,7 +252,6 @@ def _tables(
     application: str,
     words: Int64s,
     first_special: int,
-    first_end: int,
     event: Int64s,
     plans: dict[int, Plans],
     horizon: int,
@@ -277,11 +276,11 @@ def _tables(
         state,
     )
 
-    def chosen(relation: int) -> Int32s:
-        return sum(
-            (each == relation).astype(np.uint32) << np.uint32(BYTE * place)
-            for place, each in enumerate(relations)
-        )
+    def chosen(relation: int) -> UInt32s:
+        word = np.zeros(len(seen), np.uint32)
+        for place, each in enumerate(relations):
+            word |= (each == relation).astype(np.uint32) << np.uint32(BYTE * place)
+        return word
 
     copied = chosen(SAME) * np.uint32((1 << BYTE) - 1)
     return Tables(
@@ -290,7 +289,6 @@ def _tables(
         errors=tuple((*model.errors, "error", "other error")[:_ERROR_NAMES]),
         words=words,
         first_special=first_special,
-        first_end=first_end,
         event=event,
         tool=tools[kind],
         progress=(part(seen, "progress") - NONE).astype(np.int8),

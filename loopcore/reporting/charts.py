@@ -1,0 +1,125 @@
+"""A chart as inline SVG: points and lines over two axes, told apart by sign and not by colour.
+
+Theory of operation: as in `plots`, whose settings and palette it shares. Every series has a sign of
+its own and stands in the legend below; bounds are drawn as bars, or as thin lines beside a line.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from loopcore.errors import EnvironmentFault
+from loopcore.reporting.plots import (
+    BASE,
+    GRID,
+    INK,
+    MARK,
+    SETTINGS,
+    WIDTH_INCHES,
+    MatplotlibFigure,
+    MatplotlibSettings,
+    for_page,
+    label_text,
+)
+from loopcore.reporting.view import Chart, Series
+
+HEIGHT_INCHES, LEGEND_ROW_INCHES, LEGEND_COLUMNS = 3.4, 0.2, 2
+# Signs that stay apart in one colour; a chart with more series uses them again, hollow.
+SIGNS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+
+
+class _Axes(Protocol):
+    """The part of matplotlib's axes that is used here, with its types whole."""
+
+    def plot(self, x: Sequence[float], y: Sequence[float], form: str, /, **style: object) -> object:
+        """Draw a line or marks."""
+        ...
+
+    def vlines(
+        self, x: Sequence[float], low: Sequence[float], high: Sequence[float], /, **style: object
+    ) -> object:
+        """Draw bars."""
+        ...
+
+    def set_xlabel(self, text: str, /) -> object:
+        """Write what the axis shows."""
+        ...
+
+    def set_ylabel(self, text: str, /) -> object:
+        """Write what the axis shows."""
+        ...
+
+    def grid(self, **style: object) -> object:
+        """Draw the grid."""
+        ...
+
+    def set_axisbelow(self, value: bool, /) -> object:
+        """Put the grid behind the marks."""
+        ...
+
+    def legend(self, **style: object) -> object:
+        """Draw what each sign means."""
+        ...
+
+
+def svg(chart: Chart) -> str:
+    """Return the chart as one SVG element with a title for those who do not see it.
+
+    Errors: EnvironmentFault where matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise EnvironmentFault(
+            "the report needs the extra `report`: install loopcore[report]"
+        ) from None
+    rows = -(-len(chart.series) // LEGEND_COLUMNS)
+    with cast("MatplotlibSettings", mpl).rc_context():
+        cast("dict[str, object]", mpl.rcParams).update(SETTINGS)
+        size = (WIDTH_INCHES, HEIGHT_INCHES + LEGEND_ROW_INCHES * rows)
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = cast("_Axes", figure.subplots())
+        for place, series in enumerate(chart.series):
+            _draw(axes, series, place)
+        axes.set_xlabel(chart.x_label)
+        axes.set_ylabel(chart.y_label)
+        axes.grid(linewidth=0.4)
+        axes.set_axisbelow(True)
+        figure.legend(loc="outside lower left", ncols=LEGEND_COLUMNS, frameon=False)
+        text = io.StringIO()
+        cast("MatplotlibFigure", figure).savefig(
+            text, format="svg", transparent=True, metadata={"Date": None}
+        )
+    return for_page(text.getvalue(), chart)
+
+
+def _draw(axes: _Axes, series: Series, place: int) -> None:
+    """Draw one series under a sign of its own."""
+    colour = BASE if series.baseline else MARK
+    hollow = place >= len(SIGNS)
+    x, y = [mark.x for mark in series.marks], [mark.y for mark in series.marks]
+    bars = [mark for mark in series.marks if mark.low is not None and mark.high is not None]
+    axes.vlines(
+        [mark.x for mark in bars],
+        [mark.low or 0.0 for mark in bars],
+        [mark.high or 0.0 for mark in bars],
+        color=GRID if series.joined else colour,
+        linewidth=1.2,
+    )
+    sign = SIGNS[place % len(SIGNS)]
+    axes.plot(
+        x,
+        y,
+        f"{sign}-" if series.joined else sign,
+        color=colour,
+        markeredgecolor=INK if hollow else colour,
+        markerfacecolor="none" if hollow else colour,
+        markersize=6,
+        linewidth=1.2,
+        label=label_text(series.label),
+    )
