@@ -33,12 +33,12 @@ _SENTENCE_CHARACTERS_MAX = 2_000
 
 # Each command's module and its line in `loopcore --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "assess": ("assess", "verify, mutate, compare on logs, and write one HTML report"),
+    "assess": ("assess", "verify, mutate, compare on worlds and logs, and write one HTML report"),
     "evaluate": ("evaluate", "print the receipt of a trace, a stream or a batch"),
     "replay": ("replay", "check a receipt against its trace"),
     "serve": ("serve", "answer the target or the controller protocol on standard input"),
     "lab": ("lab", "run the eleven reference cases"),
-    "verify": ("verify", "hold an evaluator to every invariant"),
+    "verify": ("verify", "hold an evaluator, a controller or a store to every invariant"),
     "mutate": ("mutate", "show that the invariants catch planted faults"),
     "simulate": ("simulate", "run the live runner under drawn faults; find what breaks a rule"),
     "import": ("import_", "read recorded agent runs into observations"),

@@ -192,6 +192,8 @@ def _pareto(tier: str, family: Family) -> Chart | None:
         high = None if spent.low is None else 100 * (1 - spent.low)
         mark = Mark(x=at.y, y=100 * (1 - spent.y), low=low, high=high)
         series.append(Series(label=row.label, marks=(mark,), baseline=row.name == "calibrated-cap"))
+    if not series:
+        return None
     return Chart(
         id=f"worlds-{tier}-pareto",
         title=f"{TIERS[tier].capitalize()}: false stops against cost saved, gate verify",

@@ -78,8 +78,12 @@ RUNS = {
     "lab": CommandRun(arguments=(), shows="completed"),
     "verify": CommandRun(arguments=("--profile", "quick"), shows="held"),
     "mutate": CommandRun(arguments=("--quick",)),
+    "simulate": CommandRun(arguments=("--seed", "1")),
     "import": CommandRun(arguments=("logs", "--out", "observations")),
     "audit": CommandRun(arguments=()),
+    "bench": CommandRun(
+        arguments=("--stepwise", "5", "--tasks", "50", "--applications", "jobs"), shows="level E"
+    ),
     "assess": CommandRun(arguments=("--profile", "quick")),
     "report": CommandRun(arguments=("loopcore-out", "--out", "rendered")),
 }
