@@ -57,9 +57,9 @@ def _first(held: Booleans, lengths: Int32s) -> Int32s:
 
 def _keys(columns: Columns, runs: Int64s, guard: RepeatedCall) -> Int64s:
     """Return (turns, runs) one key a turn, UNKNOWN where the call's key is not known."""
-    action = columns.action[:, runs]
+    action = columns.action[:, runs].astype(np.int64)
     if not guard.with_result:
-        return action.astype(np.int64)
+        return action
     result = columns.result[:, runs].astype(np.int64)
     base = int(result.max(initial=0)) + 1
     known = (action != UNKNOWN) & (result != UNKNOWN)

@@ -66,10 +66,10 @@ class Journals:
         return False
 
     async def renew(self, run_id: str, epoch: int, duration_ms: int) -> bool:
-        """Return whether the lease of this epoch is held for so long from now on."""
+        """Return whether the lease of this epoch is known to be held for so long from now on."""
         try:
             await self._do(lambda: self.store.renew(run_id, epoch, duration_ms))
-        except AppendRefused:
+        except (AppendRefused, AppendUnanswered):
             return False
         return True
 

@@ -119,14 +119,17 @@ def call_dispatched(state: State, local: Local, pump: Pump) -> Move | None:
         return Move(local, commands=(Read(),))
     batch = Batch(state, pump.now)
     commands: list[Command] = []
+    late: set[str] = set()
     for name in sorted(local.uncalled, key=_order):
         action = state.actions[name]
-        if batch.at_unix_ms >= _deadline(action):
+        overdue = batch.at_unix_ms >= _deadline(action)
+        if overdue and action.child_run_id is None:
             add_zero(batch, action, because="not_called")
+            late.add(name)
         else:
-            commands.append(crossing(action, cancel=False))
+            # A child whose time is over has to end by its own journal all the same.
+            commands.append(crossing(action, cancel=overdue))
     if len(batch):
-        late = frozenset(n for n in local.uncalled if batch.at_unix_ms >= _deadline_of(state, n))
         return Move(
             msgspec.structs.replace(local, uncalled=local.uncalled - late, scopes_due=True), batch
         )

@@ -119,6 +119,8 @@ class _Reading:
     def _begin(self, payload: RunCreated) -> None:
         """Take up a policy; what was found out since the last terminal now counts."""
         self.policy, self.receipt, self.refusal = payload.policy, None, None
+        for facts in self.facts.values():
+            facts.outcome = facts.found or facts.outcome
         for place, name in enumerate(self.committed):
             found = self.facts[name].found
             if found is not None and self.steps[place].outcome == "indeterminate":

@@ -48,14 +48,18 @@ def wind_down(state: State, local: Local, pump: Pump) -> Move | None:
 
 
 def _settle_uncalled(state: State, local: Local, pump: Pump) -> Move | None:
-    """Settle at zero what is reserved, and what this worker dispatched and did not call."""
+    """Settle at zero what is reserved, and what this worker dispatched and did not call.
+
+    A child that it did not call is nobody's then: it is cancelled and joined before it is settled.
+    """
     batch = Batch(state, pump.now)
     for action in state.open.values():
+        uncalled = action.name in local.uncalled and action.child_run_id is None
         if action.status == "reserved":
             add_zero(batch, action, because="never_called")
-        elif action.status == "dispatched" and action.name in local.uncalled:
+        elif action.status == "dispatched" and uncalled:
             add_zero(batch, action, because="not_called")
-    if not len(batch):
+    if not len(batch) and not local.uncalled:
         return None
     after = msgspec.structs.replace(local, uncalled=frozenset(), proposals=None, scopes_due=True)
     return Move(after, batch)
