@@ -19,7 +19,11 @@ NOTEBOOKS = sorted(FOLDER.glob("*.py"))
 CELL_SECONDS_MAX = 60
 LOOPBACK = "127.0.0.1"
 # What each page shows when it has computed what it is about.
-SHOWN = {"from_trace_to_receipt": "completed", "levels_a_to_e": "(nonproductive_cycle, replan)"}
+SHOWN = {
+    "crash_resume_reconcile": "paid twice: 0",
+    "from_trace_to_receipt": "completed",
+    "levels_a_to_e": "(nonproductive_cycle, replan)",
+}
 
 
 def read(path: Path) -> NotebookNode:
