@@ -18,10 +18,10 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
-    """Where a run's chain goes at a turn that its plan names, in one manner of being stuck.
+    """Where a run's chain goes at a turn that its plan names.
 
     Fields:
-        what: one of STARTS in `habit_model_fitting`. manner: 0 before any onset.
+        what: one of STARTS in `habit_model_fitting`. manner: of such runs, see `States`.
         successors: pairs of the place of a state and how often it was there.
     """
 
@@ -35,7 +35,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     Fields:
         plans: for each run that was counted its close (turn of the last success, 0 for none),
-            onset (0 for none), manner of being stuck, and turn of the finish (0 for none).
+            onset (0 for none), manner (see `States`), and turn of the finish (0 for none).
         steps: packed states in ascending order, each as what it is more than the one before.
         rows: for each state, pairs of the place of what followed and how often.
         starts: what was there at the turns that a plan names.

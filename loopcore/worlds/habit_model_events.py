@@ -7,8 +7,8 @@ poll and the last claim. From that alone columns can be made again in which ever
 sees the same structure. A state also remembers of the past what these detectors remember: for how
 many calls running the same was the case (talk and polls in between neither extend nor end it, a
 success ends it), for how many turns a poll has gone on, which phase the run is in, how late it is
-before the first success, and after the onset in which manner the run is stuck. All of it is packed
-into one integer.
+before the first success, and in which manner the run goes: after an onset how it is stuck, without
+one how much of it is polling. All of it is packed into one integer.
 
 Choices: a call that comes from further back than `BACK_MAX` calls counts as new. Which of several
 tools of one policy was called makes no difference to any contestant of ours. That the measure said
@@ -48,6 +48,8 @@ NO_CLAIM, VERIFIED, REFUSED, UNJUDGED = range(4)
 # The phase of a run: before its first success, at work, from its last success to its finish, and
 # after the onset while there are and when there are no more successes.
 STARTING, WORKING, CLOSING, MOVING, STUCK = range(5)
+# A run without an onset polls more than this share of its turns, or less.
+WAIT_SHARES = (0.15, 0.35, 0.55)
 # Manners of being stuck beside those of a distance back: polls, and claims.
 POLLING, CLAIMING = BACK_MAX + 1, BACK_MAX + 2
 
@@ -86,7 +88,8 @@ class States:
     Fields:
         packed: (turns, runs); -1 beyond a run's length.
         close: turn of the last success before the finish or of all, 0 where there is none.
-        manner: of being stuck, 0 without an onset.
+        manner: with an onset what is most frequent while stuck, without one by which of WAIT_SHARES
+            the share of polls is exceeded.
     """
 
     packed: Int64s
@@ -116,8 +119,12 @@ def states(columns: Columns, limits: Limits, onset: Int32s, verified_turn: Int32
     parts["phase"] = _phases(good, close, onset, verified_turn)
     parts["turn"] = _turns(parts["phase"], onset)
     stuck = (onset > 0)[None, :] & (turns >= onset[None, :]) & inside
-    manner = np.where(onset > 0, _manners(parts, stuck), 0)
-    parts["manner"] = np.where(stuck, manner[None, :], 0)
+    polls = ((parts["kind"] == WAIT) & inside).sum(axis=0) / np.maximum(columns.lengths, 1)
+    polling = np.zeros(columns.runs, np.int64)
+    for share in WAIT_SHARES:
+        polling += polls >= share
+    manner = np.where(onset > 0, _manners(parts, stuck), polling)
+    parts["manner"] = np.where((onset == 0)[None, :] | stuck, manner[None, :], 0)
     return States(packed=np.where(inside, packed(parts), -1), close=close, manner=manner)
 
 

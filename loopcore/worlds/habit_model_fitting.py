@@ -104,8 +104,8 @@ def chain(runs: Sequence[Trajectory], limits: Limits) -> Chain:
         steps=[now - before for before, now in pairwise([0, *known])],
         rows=rows,
         starts=[
-            Start(what, manner, [n for s, c in sorted(found_.items()) for n in (place[s], c)])
-            for (what, manner), found_ in sorted(starts.items())
+            Start(*key, [n for s, c in sorted(found_.items()) for n in (place[s], c)])
+            for key, found_ in sorted(starts.items())
         ],
     )
 
@@ -129,12 +129,11 @@ def _starts(
     }
     found: dict[tuple[str, int], Counter[int]] = {}
     for what, turn in turns.items():
-        for one in np.unique(manner):
-            mine = runs[(turn > 0) & (manner == one)]
-            if mine.size:
-                key = (what, int(one)) if what in ("moving", "stuck", "ceasing") else (what, 0)
-                counter = found.setdefault(key, Counter())
-                counter.update(packed[turn[mine] - 1, mine].tolist())
+        for run in runs[turn > 0]:
+            # Before its onset a run is one like any other.
+            before = what in ("start", "closed") and onset[run] > 0
+            key = (what, 0 if before else int(manner[run]))
+            found.setdefault(key, Counter()).update([int(packed[turn[run] - 1, run])])
     return found
 
 

@@ -40,7 +40,7 @@ from loopcore.worlds.model import HABITS
 from loopcore.worlds.purposes import HABIT, PLAN_TURN
 from loopcore.worlds.tasks import habit_bounds
 
-GROUP_RUNS = 16_384
+GROUP_RUNS = 32_768
 # The words of a run: its plan, and from the second on its turns.
 _PLAN_WORD = 0
 # Bits of a turn's word, from the lowest: slot, threshold, usage, measured.
@@ -50,6 +50,7 @@ _ROW_MASK = (1 << ROW_BITS) - 1
 _HALF = np.uint64(32)
 _BYTE_MASK = (1 << BYTE) - 1
 _WIDTH_MORE = 16
+_SIGN_BIT = 63
 # SplitMix64: increment, multipliers and shifts.
 _GOLDEN = 0x9E3779B97F4A7C15
 _FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), None)
@@ -262,7 +263,7 @@ class Group:
 
     def _step(self, turn: int, open_: int) -> UInt64s:
         """Move every open run to its next row; return the rest of the turn's words."""
-        row, flags = self._row[:open_], self._flags[:open_]
+        row = self._row[:open_]
         word, scratch, entry = (array[:open_] for array in self._words_of[:3])
         index, own = self._signed[0][:open_], self._signed[1][:open_]
         runs = slice(self._first, self._first + open_)
@@ -275,11 +276,15 @@ class Group:
         np.right_shift(word, np.uint64(SLOT_BITS), out=word)
         np.bitwise_and(word, np.uint64(_THRESHOLD_MASK), out=scratch)
         np.bitwise_and(packed, _THRESHOLD_MASK, out=index)
-        np.less(scratch.view(np.int64), index, out=flags)
+        # All bits set where the draw is below the threshold: a choice without a branch.
+        np.subtract(scratch.view(np.int64), index, out=index)
+        np.right_shift(index, _SIGN_BIT, out=index)
         np.right_shift(packed, THRESHOLD_BITS + ROW_BITS, out=own)
         np.right_shift(packed, THRESHOLD_BITS, out=row)
         np.bitwise_and(row, _ROW_MASK, out=row)
-        np.copyto(row, own, where=flags)
+        np.bitwise_xor(own, row, out=own)
+        np.bitwise_and(own, index, out=own)
+        np.bitwise_xor(row, own, out=row)
         np.right_shift(word, np.uint64(THRESHOLD_BITS), out=word)
         return word
 
@@ -323,11 +328,12 @@ class Group:
         tables, sink = self._tables, self._sink
         calls, turns, shifts = (a[:open_] for a in (self._calls, *self._words_of[1:3]))
         index, packed = self._signed[0][:open_], self._packed[0][:open_]
-        part, flags = self._packed[1][:open_], self._flags[:open_]
+        part = self._packed[1][:open_]
         np.left_shift(calls, np.uint64(BYTE), out=turns)
         np.bitwise_or(turns, np.uint64(turn), out=turns)
-        np.take(tables.call, event, out=flags, mode="clip")
-        np.copyto(calls, turns, where=flags)
+        # Of what is no call the turn is taken off again.
+        np.take(tables.uncalled, event, out=shifts, mode="clip")
+        np.right_shift(turns, shifts, out=calls)
         np.take(tables.shift, event, out=shifts, mode="clip")
         np.right_shift(turns, shifts, out=turns)
         np.bitwise_and(turns, np.uint64(_BYTE_MASK), out=turns)
@@ -352,11 +358,10 @@ class Group:
     def _relate(self, turn: int, special: Int64s, event: Int64s, packed: UInt32s) -> None:
         """Copy what polls and spoken claims have of the last poll or claim."""
         tables = self._tables
-        wait = tables.wait[event]
         poll, claim = self._last
-        before = np.where(wait, poll[special], claim[special])
+        before = self._last.reshape(-1)[special + (~tables.wait[event]) * poll.size]
         packed[special] |= self._sink.packed[before, special] & tables.like[event]
-        poll[special[wait]] = turn
+        poll[special[tables.wait[event]]] = turn
         claim[special[tables.claims[event]]] = turn
 
 

@@ -86,7 +86,7 @@ class Tables:
         event: (rows,). All that follow are by event unless said otherwise.
         tool, progress, claims, verified: as in the columns.
         error_flip: 1 where the class is another than the last; error_mask: -1 for no error, else 0.
-        call, wait: what it dispatched.
+        wait: it is a poll. uncalled: the bits of a turn, unless it is a call.
         shift: bits by which the turns of the last calls are shifted to find whence to copy.
         kept: of a packed fingerprint that is copied the bytes that stay. new: 1 in the bytes that
             come for the first time. like: of a poll or a claim the bytes that are copied.
@@ -107,8 +107,8 @@ class Tables:
     verified: Int8s
     error_flip: Int16s
     error_mask: Int16s
-    call: Booleans
     wait: Booleans
+    uncalled: UInt64s
     shift: UInt64s
     kept: UInt32s
     new: UInt32s
@@ -218,21 +218,20 @@ def _plans(chain: Chain, begins: dict[tuple[str, int], int]) -> Plans:
     start: list[int] = []
     turns: list[tuple[int, int]] = []
     rows: list[tuple[int, int]] = []
-    ordinary = begins.get(("start", 0), PADDING)
     for close, onset, manner, finish in chain.plans:
         first, second = (0, PADDING), (0, PADDING)
-        begin = ordinary
+        begin = begins.get(("start", 0 if onset else manner), PADDING)
         if onset:
             name = "moving" if close > onset else "ceasing" if close == onset else "stuck"
             first = (onset, begins[name, manner])
             if close > onset:
                 second = (close, begins["ceasing", manner])
         elif finish:
-            second = (finish, begins["finish", 0])
+            second = (finish, begins["finish", manner])
             if close:
-                first = (close, begins["close", 0])
+                first = (close, begins["close", manner])
             elif finish > 1:
-                begin = begins["closed", 0]
+                begin = begins["closed", manner]
         start.append(begin)
         turns.append((first[0], second[0]))
         rows.append((first[1], second[1]))
@@ -296,8 +295,8 @@ def _tables(
         verified=answers[claim],
         error_flip=(error == OTHER_ERROR).astype(np.int16),
         error_mask=np.where(error == NO_ERROR, -1, 0).astype(np.int16),
-        call=call,
         wait=kind == WAIT,
+        uncalled=np.where(call, 0, BYTE).astype(np.uint64),
         shift=np.where(call, back, 0).astype(np.uint64),
         kept=np.where(call, copied, 0).astype(np.uint32),
         new=chosen(OTHER),

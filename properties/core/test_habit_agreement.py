@@ -66,7 +66,7 @@ def test_the_figures_of_every_application_agree(gate: str) -> None:
     result = agreement(
         load(),
         applications=APPLICATIONS,
-        stepwise_tasks=500,
+        stepwise_tasks=1_500,
         columnar_runs=20_000,
         seed=41,
         gate="verify" if gate == "verify" else "trust",
