@@ -5,8 +5,9 @@ Every file carries its `schema`, so that a report refuses what it does not know.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import msgspec
 
@@ -86,6 +87,7 @@ class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
             mutant could not be made or run).
         killer: the property that was named to kill it; killed_by: all properties that do.
         cases: cases judged until the first kill; seconds: until the first kill.
+        refuted: the argument why it is equivalent, where something kills it all the same.
     """
 
     id: str
@@ -96,10 +98,15 @@ class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
     killed_by: tuple[str, ...]
     cases: int
     seconds: float
+    refuted: str | None = None
 
 
 class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one run of `loopcore mutate`; `subset` says in words what was left out."""
+    """The outcome of one run of `loopcore mutate`; `subset` says in words what was left out.
+
+    Fields:
+        seconds: how long this run took; resumed: mutants whose outcome an earlier run had left.
+    """
 
     schema: Literal["loopcore/mutate-result/1"] = "loopcore/mutate-result/1"
     loopcore_version: str
@@ -108,9 +115,28 @@ class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
     mutants: tuple[MutantResult, ...]
     properties: tuple[str, ...]
     interrupted: bool = False
+    seconds: float = 0.0
+    resumed: int = 0
 
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+def printable_text(text: str) -> str:
+    """Return a text that can be encoded: its unpaired surrogates become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def printable(value: object) -> object:
+    """Return a JSON value, tuples included, all of whose texts can be encoded."""
+    if isinstance(value, str):
+        return printable_text(value)
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {printable_text(key): printable(inner) for key, inner in fields.items()}
+    if isinstance(value, list | tuple):
+        return [printable(inner) for inner in cast("Sequence[object]", value)]
+    return value
 
 
 def write_result(path: Path, result: msgspec.Struct) -> None:

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-SELECTED_BY = {"recordings": "LOOPCORE_RECORDINGS"}
+SELECTED_BY = {"postgres": "LOOPCORE_POSTGRES_DSN", "recordings": "LOOPCORE_RECORDINGS"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explore",
         action="store_true",
-        help="search every interleaving of two workers within small bounds, some minutes",
+        help="search every interleaving of two workers within small bounds",
     )
     parser.add_argument("--jobs", metavar="N", help="processes of a sweep (default: the cores)")
     parser.add_argument("--out", metavar="DIR", default=DEFAULT_FOLDER, help="where results go")

@@ -3,8 +3,10 @@
 Theory of operation: fresh tasks of a world, which the model has not counted, and runs of the model
 under the same mixture are judged by the same vectorised stop times, and each figure of each level
 is compared: rates by exact intervals, means by normal ones. Two figures agree where their intervals
-overlap. Among many comparisons a few must fail by chance, so the table says how many did, and by
-how much each differs; nothing is left out.
+overlap. The model cannot know a figure better than the runs that were counted tell it, so its
+intervals are those of as many runs, however many it makes. Among many comparisons a few must fail
+by chance, and the figures of one application hang together, so the table says how many failed and
+by how much each differs; nothing is left out.
 
 Source: spec control, sections 3 and 4 (the columnar tier).
 """
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from loopcore.batch.columns import Booleans, Columns, Int32s
+from loopcore.batch.columns import Booleans, Columns, Int32s, Int64s
 from loopcore.batch.interning import columns
 from loopcore.batch.stop_times import REASONS, stop_times
 from loopcore.comparison.intervals import Interval, clopper_pearson
@@ -84,11 +86,12 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
-    """Columns and truth of one tier."""
+    """Columns and truth of one tier; `share` of the runs count towards intervals."""
 
     columns: Columns
     onset: Int32s
     verified_turn: Int32s
+    share: float = 1.0
 
 
 def agreement(
@@ -113,7 +116,13 @@ def agreement(
         made = model.generate(
             application, range(columnar_runs), seed=seed, turns=HORIZON, mixture=mixture
         )
-        drawn = _Runs(columns=made.columns, onset=made.onset, verified_turn=made.verified_turn)
+        counted = model.fitted.runs * len(model.fitted.applications[application].chains)
+        drawn = _Runs(
+            columns=made.columns,
+            onset=made.onset,
+            verified_turn=made.verified_turn,
+            share=min(1.0, counted / columnar_runs),
+        )
         for level in LEVELS:
             one, other = _figures(world, limits, level), _figures(drawn, limits, level)
             comparisons += [
@@ -185,25 +194,28 @@ def _figures(runs: _Runs, limits: Limits, level: str) -> dict[str, Figure | None
     cost = np.where(rows, runs.columns.cost_microunits, 0).sum(axis=0, dtype=np.int64)
     everyone = np.ones_like(completed)
     return {
-        "verified": _rate(completed, everyone),
-        "false stops": _rate(stopped, in_s),
-        "missed loops": _rate(~caught, looped),
-        "steps": _mean(stops.turn),
-        "cost": _mean(cost),
+        "verified": _rate(completed, everyone, runs.share),
+        "false stops": _rate(stopped, in_s, runs.share),
+        "missed loops": _rate(~caught, looped, runs.share),
+        "steps": _mean(stops.turn, runs.share),
+        "cost": _mean(cost, runs.share),
     }
 
 
-def _rate(hits: Booleans, among: Booleans) -> Figure | None:
+def _rate(hits: Booleans, among: Booleans, share: float) -> Figure | None:
+    """Return a rate with the interval of so large a share of its runs."""
     n = int(among.sum())
     if not n:
         return None
     k = int((hits & among).sum())
-    return Figure(value=k / n, n=n, interval=clopper_pearson(k, n))
+    counted = max(1, round(n * share))
+    return Figure(value=k / n, n=n, interval=clopper_pearson(round(counted * k / n), counted))
 
 
-def _mean(values: Int32s) -> Figure:
+def _mean(values: Int32s | Int64s, share: float) -> Figure:
+    """Return a mean with the interval of so large a share of its runs."""
     mean, n = float(values.mean()), len(values)
-    error = _NORMAL * float(values.std(ddof=1)) / n**0.5 if n > 1 else float("inf")
+    error = _NORMAL * float(values.std(ddof=1)) / (n * share) ** 0.5 if n > 1 else float("inf")
     return Figure(value=mean, n=n, interval=Interval(low=mean - error, high=mean + error))
 
 

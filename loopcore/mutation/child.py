@@ -1,6 +1,6 @@
-"""The process of one mutant: plant it, check that it is what runs, then judge, serve or search.
+"""The process of one mutant: plant it, check that it is what runs, then judge, serve or look.
 
-    python -m loopcore.mutation.child judge|serve|search JOB
+    python -m loopcore.mutation.child judge|serve|search|hunt JOB
 
 JOB is a JSON file with `module` and `source` (null for the unchanged evaluator) and, to judge, the
 judges in their order and whether to stop at the first kill. Answers are JSON lines on standard
@@ -33,7 +33,7 @@ def main(words: list[str]) -> None:
     try:
         if isinstance(module, str):
             plant(module, str(job["source"]))
-        run = {"judge": _judge, "serve": _serve, "search": _search}[action]
+        run = {"judge": _judge, "serve": _serve, "search": _search, "hunt": _hunt}[action]
         run(job, path)
     except PlantingError as error:
         _say({"broken": str(error)})
@@ -79,10 +79,17 @@ def _serve(job: dict[str, object], path: str) -> None:
 def _search(job: dict[str, object], path: str) -> None:
     """Say the smallest case by which a property refuses the mutant, or that there is none."""
     from loopcore.mutation.judging import CONTROL_JUDGES, PROPERTIES, MutantTarget
+    from loopcore.mutation.mutants import AGREEMENT
     from loopcore.testing.examining import examine
     from loopcore.testing.profiles import PROFILES
 
     _check(job)
+    if job["property"] == AGREEMENT:
+        from loopcore.mutation.agreement_runs import shortest_killing
+
+        restarts = job["restarts"] is True
+        _say({"case": shortest_killing(str(job["pool"]), restarts=restarts)})
+        return
     if str(job["property"]) in CONTROL_JUDGES:
         from loopcore.mutation.control_judging import search_controllers
 
@@ -92,6 +99,30 @@ def _search(job: dict[str, object], path: str) -> None:
     outcome = examine(examined, MutantTarget(path), PROFILES[str(job["profile"])], 0)
     found = outcome.broken or outcome.trouble
     _say({"case": None if found is None else found.case})
+
+
+def _hunt(job: dict[str, object], path: str) -> None:
+    """Say what each property finds by a quick search of its own, up to the first finding."""
+    import msgspec
+
+    from loopcore.mutation.judging import CONTROL_JUDGES, PROPERTIES, MutantTarget, searched
+    from loopcore.testing.profiles import PROFILES
+
+    _check(job)
+    profile = PROFILES["quick"]
+    for name in cast("list[str]", job["properties"]):
+        if name in CONTROL_JUDGES:
+            from loopcore.mutation.control_judging import CONTROL_PROPERTIES, controllers
+
+            found = [
+                searched(CONTROL_PROPERTIES[name], each, profile) for each in controllers(name)
+            ]
+        else:
+            found = [searched(PROPERTIES[name], MutantTarget(path), profile)]
+        for column in found:
+            _say(msgspec.to_builtins(column))
+            if column.killed_by is not None:
+                return
 
 
 if __name__ == "__main__":

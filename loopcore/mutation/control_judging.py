@@ -5,24 +5,48 @@ witness is put to all of them to which its property applies. A pair that is brok
 controllers says nothing about a mutant and is left out; these pairs are data, and a test holds that
 they are exactly the broken ones. Other processes take no part.
 
+The bounds of C05 are the same whichever strategy a level tries next, so level E is here also held
+to every decision, reason and strategy of the naive level E on the cases of C05.
+
 Source: spec verification, sections 2 and 3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from loopcore.control.limits import decode_limits
+from loopcore.control.wire import decode_observation
 from loopcore.testing.checks_controller import CONTROLLER_CATALOGUE
-from loopcore.testing.contract import Case
-from loopcore.testing.controller_contract import ControllerProperty, ControllerTarget
+from loopcore.testing.checks_controller.playing import (
+    first_difference,
+    limits_for,
+    play,
+    run_of,
+    shown,
+)
+from loopcore.testing.contract import Case, Judgement
+from loopcore.testing.controller_contract import ControllerProperty, ControllerTarget, is_level
 from loopcore.testing.controller_targets import open_controller
 from loopcore.testing.examining import examine
+from loopcore.testing.naive_controllers import NaiveController
 from loopcore.testing.profiles import PROFILES
 from loopcore.testing.targets import TargetSpec
 
-CONTROL_PROPERTIES: dict[str, ControllerProperty] = {each.id: each for each in CONTROLLER_CATALOGUE}
+RECOVERIES = "C05"
 # Those in which most faults show come first.
-TARGETS = ("D", "C", "consecutive-3", "step-cap-5", "total-3", "consecutive-3-result", "B", "A")
+TARGETS = (
+    "D",
+    "E",
+    "C",
+    "consecutive-3",
+    "step-cap-5",
+    "total-3",
+    "consecutive-3-result",
+    "B",
+    "A",
+)
 # The guards know neither tool policies nor a gate, and `total` remembers every call.
 BROKEN: frozenset[tuple[str, str]] = frozenset(
     {
@@ -36,6 +60,39 @@ BROKEN: frozenset[tuple[str, str]] = frozenset(
         ("C08", "total-3"),
     }
 )
+
+
+def _disagreement(target: ControllerTarget, case: Case) -> str | None:
+    """Return what level E and its naive model say differently of a case of C05, or None."""
+    limits, run = limits_for(target, case["limits"]), run_of(case)
+    naive = NaiveController("E")
+    naive.start(decode_limits(limits))
+    due = [naive.observe(decode_observation(seen)) for seen in run]
+    said = play(target, limits, run)
+    place = first_difference(due, said)
+    if place is None:
+        return None
+    words = [f"{shown(each)} by {each.strategy}" for each in (said[place], due[place])]
+    return f"observation {place + 1} is answered {words[0]}, and {words[1]} is due"
+
+
+def _held_to_naive(examined: ControllerProperty) -> ControllerProperty:
+    """Return C05 with a judge that also asks the naive level E."""
+
+    def judge(target: ControllerTarget, case: Case) -> Judgement:
+        judgement = examined.judge(target, case)
+        if judgement.finding is None and is_level(target, "E"):
+            finding = _disagreement(target, case)
+            return judgement if finding is None else Judgement(finding=finding)
+        return judgement
+
+    return replace(examined, judge=judge)
+
+
+CONTROL_PROPERTIES: dict[str, ControllerProperty] = {
+    each.id: _held_to_naive(each) if each.id == RECOVERIES else each
+    for each in CONTROLLER_CATALOGUE
+}
 
 
 def controllers(property_id: str) -> list[ControllerTarget]:

@@ -3,8 +3,9 @@
 Theory of operation: a mutant is judged by a child process that plants it, checks that it is what
 runs, and answers a JSON line a judge. What has been answered when the time is up stands, and a
 mutant that hangs is killed by E15. Hand-written mutants are held to every judge, which gives the
-kill matrix; generated ones until the first kill. The unchanged evaluator comes first: a judge that
-refuses it would kill anything.
+kill matrix; generated ones until the first kill. A generated one that no judge kills, and for which
+no argument says why, is then searched for by the properties themselves. The unchanged evaluator
+comes first: a judge that refuses it would kill anything.
 
 Outcomes are kept in a file by a digest of everything that they depend on, so that a run that was
 interrupted goes on where it stopped. Source files are only read.
@@ -26,7 +27,7 @@ import msgspec
 
 import loopcore
 from loopcore.errors import LoopcoreError
-from loopcore.mutation.mutants import Mutant, mutated_source
+from loopcore.mutation.mutants import AGREEMENT, DOORS, VECTORS, Mutant, mutated_source
 from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.values import Record, record
 from loopcore.results import MutantResult
@@ -34,7 +35,12 @@ from loopcore.suite import suite_folder
 
 # How long the child of one mutant may run, its start included.
 CHILD_SECONDS_MAX = 60.0
+# How long the properties may search for what no saved case has shown of a generated mutant.
+HUNT_SECONDS_MAX = 300.0
 TOTALITY = "E15"
+# Where the first kill is all that counts, these come first, and these last: they take longest.
+_QUICK_JUDGES = (AGREEMENT, DOORS)
+_SLOW_JUDGES = (VECTORS, "E01", "C01", "C07", "C09", "C08")
 Fate = Literal["killed", "survived", "equivalent", "broken"]
 
 
@@ -86,8 +92,21 @@ def judge_source(
 
 
 def order_of_judges(mutant: Mutant, judges: Sequence[str]) -> list[str]:
-    """Return the judges with the one that is expected to kill the mutant first."""
-    return sorted(judges, key=lambda name: name != mutant.killer)
+    """Return the judges with the one that is expected to kill the mutant first.
+
+    For a generated mutant quick judges come before slow ones.
+    """
+
+    def cost(name: str) -> int:
+        if name == mutant.killer:
+            return -2
+        if not mutant.is_generated:
+            return 0
+        if name in _QUICK_JUDGES:
+            return -1
+        return 1 + _SLOW_JUDGES.index(name) if name in _SLOW_JUDGES else 0
+
+    return sorted(judges, key=cost)
 
 
 def judge_mutant(
@@ -105,9 +124,12 @@ def judge_mutant(
         seconds=seconds,
         nursery=nursery,
     )
-    killed_by = {str(each["killed_by"]) for each in answered.columns if each["killed_by"]}
+    columns = answered.columns
+    if _is_unexplained(mutant, answered):
+        columns += _hunt(mutant, judges, nursery)
+    killed_by = {str(each["killed_by"]) for each in columns if each["killed_by"]}
     cases, spent = 0, 0.0
-    for column in answered.columns:
+    for column in columns:
         cases += cast("int", column["cases"])
         spent += cast("float", column["seconds"])
         if column["killed_by"] is not None:
@@ -116,16 +138,41 @@ def judge_mutant(
         killed_by.add(TOTALITY)
         spent = spent if len(killed_by) > 1 else seconds
     names = tuple(name for name in (*judges, TOTALITY) if name in killed_by)
+    verdict = _verdict(mutant, names, answered)
+    reason = mutant.reason if answered.broken is None else answered.broken
     return MutantResult(
         id=mutant.id,
         module=mutant.module,
-        reason=mutant.reason if answered.broken is None else answered.broken,
-        verdict=_verdict(mutant, names, answered),
+        reason=f"{reason}. {mutant.equivalent}" if verdict == "equivalent" else reason,
+        verdict=verdict,
         killer=mutant.killer or (names[0] if names else None),
         killed_by=tuple(dict.fromkeys(names)),
         cases=cases,
         seconds=round(spent, 4),
+        refuted=mutant.equivalent if names and answered.broken is None else None,
     )
+
+
+def _is_unexplained(mutant: Mutant, answered: Answered) -> bool:
+    """Return whether a generated mutant lives, and nobody has said why it may."""
+    lives = all(column["killed_by"] is None for column in answered.columns)
+    told = answered.timed_out or answered.broken is not None
+    return mutant.body is not None and mutant.equivalent is None and lives and not told
+
+
+def _hunt(mutant: Mutant, judges: Sequence[str], nursery: Nursery | None) -> tuple[Record, ...]:
+    """Return what the properties among the judges find by searching, up to the first finding."""
+    job: Record = {
+        "module": mutant.module,
+        "source": mutated_source(mutant),
+        "properties": [name for name in judges if name[0] in "EC"],
+    }
+    if nursery is None:
+        with Nursery() as own:
+            lines, _, _ = own.run("hunt", job, HUNT_SECONDS_MAX)
+    else:
+        lines, _, _ = nursery.run("hunt", job, HUNT_SECONDS_MAX)
+    return tuple(line for line in lines if "judge" in line)
 
 
 def _verdict(mutant: Mutant, killed_by: tuple[str, ...], answered: Answered) -> Fate:
@@ -166,12 +213,12 @@ def surroundings_digest() -> str:
         *sorted((data / "witnesses").glob("*.jsonl")),
         *sorted((data / "control-witnesses").glob("*.jsonl")),
         *sorted((data / "vectors").glob("*.jsonl")),
-        *sorted(data.glob("*.json")),
+        *sorted(data.glob("*.json*")),
     ]
     hasher = sha256()
     for file in files:
-        # The hand-written mutants themselves stand in each outcome's own key.
-        if file.name not in ("evaluator.json", "control.json"):
+        # The mutants themselves stand in each outcome's own key.
+        if file.name not in ("evaluator.json", "control.json", "generated.json"):
             hasher.update(sha256(file.read_bytes()).digest())
     return hasher.hexdigest()
 

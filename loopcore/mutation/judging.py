@@ -1,9 +1,10 @@
 """Judges: what a mutant is held to in its own process, one column of the kill matrix each.
 
 Theory of operation: a property is judged over its saved witness cases; `vectors` over the
-conformance vectors; `receipts` over the receipt cases. Each judge stops at its first finding. The
-target is the evaluator of this very process, so a planted module is what answers. A crash of the
-evaluator is a finding of E15, and leaves the property that met it without a say.
+conformance vectors; `receipts` over the receipt cases; `doors` over the other ways in; `agreement`
+over saved runs of controllers, with the naive model's answers. Each judge stops at its first
+finding. The target is the evaluator of this very process, so a planted module is what answers. A
+crash of the evaluator is a finding of E15, and leaves the property that met it without a say.
 
 Source: spec verification, sections 1 and 3.
 """
@@ -25,21 +26,25 @@ from loopcore.documents import evaluate_trace
 from loopcore.errors import InputError, TargetError
 from loopcore.mutation.cases import judge_trace_case, load_trace_cases
 from loopcore.mutation.conformance import reference_result
-from loopcore.mutation.mutants import RECEIPTS, VECTORS
+from loopcore.mutation.mutants import AGREEMENT, DOORS, RECEIPTS, VECTORS
 from loopcore.mutation.values import DataError, Record, record
 from loopcore.mutation.vectors import load_vectors
 from loopcore.suite import suite_folder
 from loopcore.testing.checks import CATALOGUE
-from loopcore.testing.contract import Answer, Case, EvaluatorTarget, Json, Property
+from loopcore.testing.contract import Answer, Case, EvaluatorTarget, Invariant, Json, Property
+from loopcore.testing.contract import T as S
+from loopcore.testing.profiles import Profile
 from loopcore.testing.targets import BuiltInTarget, CommandTarget, TargetSpec
 
 T = TypeVar("T")
 
 TOTALITY = "E15"
+_NO_MORE = "no more"
 PROPERTIES: dict[str, Property] = {each.id: each for each in CATALOGUE if each.id[0] == "E"}
-JUDGES: tuple[str, ...] = (*PROPERTIES, RECEIPTS, VECTORS)
+JUDGES: tuple[str, ...] = (*PROPERTIES, RECEIPTS, DOORS, VECTORS)
 # Judges of the control room; what they need is imported after a mutant was planted.
 CONTROL_JUDGES: tuple[str, ...] = tuple(f"C{number:02}" for number in range(1, 11))
+CONTROL_COLUMNS: tuple[str, ...] = (*CONTROL_JUDGES, AGREEMENT)
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +87,10 @@ class MutantTarget(BuiltInTarget):
     def evaluate_line(self, data: bytes) -> Answer:
         """Return the answer to any bytes without LF."""
         return _guarded(lambda: super(MutantTarget, self).evaluate_line(data))
+
+    def evaluate_stream(self, data: bytes) -> Answer:
+        """Return the answer to a stream."""
+        return _guarded(lambda: super(MutantTarget, self).evaluate_stream(data))
 
     def advance(self, policy: Json, steps: Json) -> list[Answer]:
         """Return the answer after each prefix, the empty one first."""
@@ -163,6 +172,22 @@ def judge(name: str, target: EvaluatorTarget) -> Column:
     return Column(judge=name, killed_by=killed_by, cases=count, seconds=seconds, finding=finding)
 
 
+def searched(examined: Invariant[S], target: S, profile: Profile) -> Column:
+    """Return what a search by a property finds of the target in this process."""
+    from loopcore.testing.examining import examine
+
+    outcome = examine(examined, target, profile, 0)
+    found = outcome.broken or outcome.trouble
+    killer = TOTALITY if outcome.broken is None else examined.id
+    return Column(
+        judge=examined.id,
+        killed_by=None if found is None else killer,
+        cases=outcome.examples + outcome.vacuous,
+        seconds=outcome.seconds,
+        finding=None if found is None else found.finding,
+    )
+
+
 def _findings(name: str, target: EvaluatorTarget) -> Iterator[str | None]:
     """Yield for each case of a judge what is wrong, or None."""
     if name == VECTORS:
@@ -175,6 +200,14 @@ def _findings(name: str, target: EvaluatorTarget) -> Iterator[str | None]:
             if case.form == "receipt":
                 row = _guarded(partial(judge_trace_case, case))
                 yield None if row.agreed else f"case {row.id}: got {row.got}"
+    elif name == AGREEMENT:
+        from loopcore.mutation.agreement import agreement_findings
+
+        yield from _each_guarded(agreement_findings())
+    elif name == DOORS:
+        from loopcore.mutation.doors import door_findings
+
+        yield from _each_guarded(door_findings())
     elif name in CONTROL_JUDGES:
         from loopcore.mutation.control_judging import control_findings
 
@@ -183,6 +216,12 @@ def _findings(name: str, target: EvaluatorTarget) -> Iterator[str | None]:
     else:
         for witness in load_witnesses(name):
             yield PROPERTIES[name].judge(target, _copied(witness.case)).finding
+
+
+def _each_guarded(findings: Iterator[str | None]) -> Iterator[str | None]:
+    """Yield the findings; whatever the code under test raises in between is a TargetError."""
+    while (found := _guarded(lambda: next(findings, _NO_MORE))) != _NO_MORE:
+        yield found
 
 
 def _copied(case: Case) -> Case:

@@ -2,8 +2,9 @@
 
 Theory of operation: a hand-written mutant names a module, a text that stands in it exactly once and
 what stands there instead, the property that must kill it and the reason why it is a fault. A
-generated one appends lines that change a table of `loopcore.terminals` after it was made. Either
-way a mutant is a module and a whole source, so the engine knows one kind only.
+generated one appends lines that change a table of `loopcore.terminals` after it was made, or
+changes one node of a function body. Either way a mutant is a module and a whole source, so the
+engine knows one kind only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache
 
 import msgspec
 
+from loopcore.mutation.bodies import BodyMutation, mutated
 from loopcore.mutation.planting import source_of
 from loopcore.mutation.values import DataError, array, record, text, text_of
 
@@ -35,23 +37,26 @@ CONTROL_MODULES = (
     "control.levels",
     "control.limits",
     "control.precedence",
+    "control.recovery",
     "control.turns",
     "control.variants",
 )
-# Judges besides the properties: the conformance vectors, and the receipt cases of `traces.json`.
-VECTORS, RECEIPTS = "vectors", "receipts"
-_KILLER = re.compile(r"E\d\d|vectors|receipts")
-_CONTROL_KILLER = re.compile(r"C\d\d")
+# Judges besides the properties: the conformance vectors, the receipt cases of `traces.json`, the
+# other doors of the evaluator, and the saved runs of controllers.
+VECTORS, RECEIPTS, DOORS, AGREEMENT = "vectors", "receipts", "doors", "agreement"
+_KILLER = re.compile(r"E\d\d|vectors|receipts|doors")
+_CONTROL_KILLER = re.compile(r"C\d\d|agreement")
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """One mutant.
 
     Fields:
-        text, replacement: the change; for a generated mutant `text` is None and the replacement is
-            appended to the source.
+        text, replacement: the change; for a generated mutant `text` is None, and the replacement
+            is appended to the source unless there is a `body`.
         killer: the judge that must kill it, or None where any may.
         equivalent: the argument why no answer can differ, or None.
+        body: the change of a function body, or None.
     """
 
     id: str
@@ -61,6 +66,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     killer: str | None
     reason: str
     equivalent: str | None = None
+    body: BodyMutation | None = None
 
     @property
     def is_control(self) -> bool:
@@ -69,13 +75,15 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_generated(self) -> bool:
-        """Whether the mutant was made from a table and not written by hand."""
+        """Whether the mutant was made from a table or a body and not written by hand."""
         return self.text is None
 
 
 def mutated_source(mutant: Mutant) -> str:
     """Return the changed source; raise DataError when the text does not stand in it just once."""
     source = source_of(mutant.module)
+    if mutant.body is not None:
+        return mutated(source, mutant.body)
     if mutant.text is None:
         return f"{source}\n{mutant.replacement}\n"
     count = source.count(mutant.text)

@@ -18,6 +18,8 @@ from loopcore.mutation.mutants import Mutant
 # How the id of every generated mutant begins.
 GENERATED = "table-"
 _UNFIRED = "input_exhausted"
+# The properties that must see an order of rows changed, and a bound that is not told as it should.
+_ORDER_KILLER, _BOUND_KILLER = "E02", "E18"
 # The counted rules, each with the place of its figure in a row of deltas.
 _COUNTED = {
     "model_budget_exhausted": 0,
@@ -32,13 +34,19 @@ def generate_mutants() -> tuple[Mutant, ...]:
     return (*_precedence_mutants(), *_usage_mutants(), *_bound_mutants(), *_code_mutants())
 
 
-def _mutant(name: str, lines: str, reason: str, equivalent: str | None = None) -> Mutant:
+def _mutant(
+    name: str,
+    lines: str,
+    reason: str,
+    equivalent: str | None = None,
+    killer: str | None = None,
+) -> Mutant:
     return Mutant(
         id=f"{GENERATED}{name}",
         module="terminals",
         text=None,
         replacement=lines,
-        killer=None,
+        killer=None if equivalent else killer,
         reason=reason,
         equivalent=equivalent,
     )
@@ -60,6 +68,7 @@ def _precedence_mutants() -> list[Mutant]:
                     f"PRECEDENCE[{release!r}] = {tuple(rows)!r}",
                     f"{lower} stands before {upper}",
                     _swap_argument(upper, lower),
+                    _ORDER_KILLER,
                 )
             )
         for name in table:
@@ -141,7 +150,13 @@ def _bound_mutants() -> list[Mutant]:
                 "repeats with a length are told at the length, which stands first."
             )
         mutants.append(
-            _mutant(f"bound-{name}", lines, f"the reference release takes {name}", argument)
+            _mutant(
+                f"bound-{name}",
+                lines,
+                f"the reference release takes {name}",
+                argument,
+                _BOUND_KILLER,
+            )
         )
         if index:
             rows = [*EXTENDED_BOUNDS]
@@ -151,6 +166,7 @@ def _bound_mutants() -> list[Mutant]:
                     f"bound-swap-{name}",
                     f"EXTENDED_BOUNDS = {tuple(rows)!r}",
                     f"{name} is tested before the bound above it",
+                    killer=_BOUND_KILLER,
                 )
             )
     return mutants

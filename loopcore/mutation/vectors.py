@@ -1,8 +1,9 @@
 """Conformance vectors: input bytes and the expected answer, for evaluators in any language.
 
 Theory of operation: the file is made from data alone. The trace cases give hand-worked verdicts;
-systematic damage to every field, cuts and flipped bits of a small trace, and pairs of rules on one
-step get theirs from the naive model. `wire` is the lowest level at which the damage can be seen:
+systematic damage to every field, cuts and flipped bits of a small trace, pairs of rules on one
+step, and nesting near its limit get theirs from the naive model. `wire` is the lowest level at
+which the damage can be seen:
 
 - `values`: it survives any JSON parser, so the input may be parsed first;
 - `bytes`: a parser may hide or refuse it, so the document's bytes must be read;
@@ -228,9 +229,50 @@ def _of_pairs() -> Iterator[Vector]:
             yield _vector(name, "one", calls, "the first rule of the table wins, all are listed")
 
 
+# What stands where a step line of a stream should, or a member of a document: a name, the text, and
+# what is wrong about it. A step line lies in two containers, so fourteen more are the limit.
+_NESTED: tuple[tuple[str, str, str], ...] = (
+    ("14-cut", "[" * 14, "as deep as it may be, and cut: a line that is no JSON"),
+    ("15-cut", "[" * 15, "the limit of nesting is passed before the text is cut"),
+    ("15-objects-cut", '{"a":' * 15, "the limit is passed by objects before the text is cut"),
+    ("15-closed-cut", "[" * 15 + "]" * 15 + "x", "the limit is passed, then the text is broken"),
+    ("cut-then-15", "x" + "[" * 15, "the text is broken before the limit is passed"),
+    ("pairs-cut", "[" + "[]," * 20 + "x", "many containers beside each other are not deep"),
+    ("text-cut", '["' + "[" * 20 + '",x', "brackets in a text are no containers"),
+    ("14-constant", "[" * 14 + "NaN" + "]" * 14, "a constant that is no JSON, at the limit"),
+    ("15-constant", "[" * 15 + "NaN" + "]" * 15, "the limit is passed before the constant"),
+    ("constant-15", "[NaN," + "[" * 14 + "]" * 15, "the constant stands before the limit"),
+    ("constant-pairs", "[" + "[]," * 20 + "NaN]", "a constant after many flat containers"),
+    ("14", "[" * 14 + "]" * 14, "as deep as it may be, and no step"),
+    ("15", "[" * 15 + "]" * 15, "the limit of nesting is passed"),
+)
+
+
+def _of_nesting() -> Iterator[Vector]:
+    """Yield streams and documents at the limit of nesting, broken before or after it."""
+    base = load_bases()["one"]
+    forms: tuple[Form, ...] = ("stream", "document")
+    for form in forms:
+        for name, text, reason in _NESTED:
+            if form == "stream":
+                header = {"schema": base["schema"], "policy": base["policy"]}
+                data = compact(header) + b"\n" + text.encode() + b"\n"
+            else:
+                data = b'{"schema":"loopcore/trace/1","policy":0,"steps":[%b]}' % text.encode()
+            yield Vector(
+                id=f"nested.{form}.{name}",
+                wire="stream" if form == "stream" else "bytes",
+                input_base64=base64.b64encode(data).decode(),
+                expected=_expected(data, form),
+                operator="nesting",
+                reason=reason,
+                incident=None,
+            )
+
+
 def generate() -> tuple[Vector, ...]:
     """Return all vectors, in the order of the file; raise DataError when an id stands twice."""
-    vectors = (*_of_cases(), *_of_fields(), *_of_texts(), *_of_pairs())
+    vectors = (*_of_cases(), *_of_fields(), *_of_texts(), *_of_pairs(), *_of_nesting())
     if len({vector.id for vector in vectors}) != len(vectors):
         raise DataError("an id of a vector stands twice.")
     return vectors

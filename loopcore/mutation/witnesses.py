@@ -3,9 +3,9 @@
 Theory of operation: the explicit examples of a property come first, then what its strategy draws
 from a fixed seed; each case must exercise the property and hold for the reference evaluator. Of the
 cases drawn, those that witness something new are taken first and small ones before large ones,
-until the corpus has enough of them or is large enough. Last, for every hand-written mutant whose
-expected killer does not kill it yet, the smallest counterexample that a search finds is put in
-front.
+until the corpus has enough of them or is large enough. Last, for every mutant that names the
+property as its killer, or that the property names, and that the corpus does not kill yet, the
+smallest counterexample that a search finds is put in front.
 
     python -m loopcore.mutation.witnesses [E06 …]
 
@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from loopcore.errors import TargetError
 from loopcore.files import write_whole
 from loopcore.mutation.control_judging import CONTROL_PROPERTIES
+from loopcore.mutation.generated import generate_mutants
 from loopcore.mutation.implementation import judge_source
 from loopcore.mutation.judging import PROPERTIES, MutantTarget, corpus_path
 from loopcore.mutation.mutants import (
@@ -34,6 +35,8 @@ from loopcore.mutation.mutants import (
 )
 from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.values import Record, record
+from loopcore.testing.checks import CATALOGUE
+from loopcore.testing.checks_controller import CONTROLLER_CATALOGUE
 from loopcore.testing.contract import Case, Invariant, T
 from loopcore.testing.controller_targets import open_controller
 from loopcore.testing.targets import TargetSpec
@@ -126,23 +129,37 @@ def _within(cases: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def write_corpus(property_id: str, cases: list[tuple[str, Case]]) -> None:
-    """Put the corpus of a property in place, cut to its limits from the end."""
-    spelled = [
-        (source, json.dumps(case, sort_keys=True, separators=(",", ":"))) for source, case in cases
-    ]
+    """Put the corpus of a property in place, each case once."""
+    spelled = {
+        json.dumps(case, sort_keys=True, separators=(",", ":")): source
+        for source, case in reversed(cases)
+    }
     lines = [
         b'{"source":%b,"case":%b}\n' % (json.dumps(source).encode(), text.encode())
-        for source, text in _within(spelled)
+        for text, source in reversed(spelled.items())
     ]
     write_whole(corpus_path(property_id), b"".join(lines))
 
 
-def find_counterexample(mutant: Mutant) -> tuple[str, Case] | None:
-    """Return a small case by which the expected killer refuses a mutant, when it needs one.
+def searched_pairs(names: list[str]) -> list[tuple[str, Mutant]]:
+    """Return each of these properties with every mutant that it is to kill."""
+    named = {each.id: each.mutants for each in CATALOGUE}
+    named |= {each.id: each.mutants for each in CONTROLLER_CATALOGUE}
+    known = {each.id: each for each in (*load_mutants(), *load_control_mutants())}
+    return [
+        (name, mutant)
+        for name in names
+        for mutant in (*known.values(), *generate_mutants())
+        if mutant.equivalent is None and (mutant.killer == name or mutant.id in named[name])
+    ]
+
+
+def find_counterexample(killer: str, mutant: Mutant) -> tuple[str, Case] | None:
+    """Return a small case by which a property refuses a mutant, when its corpus has none.
 
     None when the corpus kills the mutant already, or when the search finds nothing.
     """
-    killer, source = mutant.killer or "", mutated_source(mutant)
+    source = mutated_source(mutant)
     answered = judge_source(mutant.module, source, [killer], first_only=True)
     if any(column["killed_by"] is not None for column in answered.columns) or answered.timed_out:
         return None
@@ -166,18 +183,11 @@ def main(words: list[str]) -> None:
     names = words or [*PROPERTIES, *CONTROL_PROPERTIES]
     for name in names:
         write_corpus(name, _first_cases(name))
-    mutants = [
-        mutant
-        for load, judges in ((load_mutants, PROPERTIES), (load_control_mutants, CONTROL_PROPERTIES))
-        if not judges.keys().isdisjoint(names)
-        for mutant in load()
-        if mutant.killer in names and mutant.equivalent is None
-    ]
+    pairs = searched_pairs(names)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        found = [each for each in pool.map(find_counterexample, mutants) if each is not None]
-    killers = {mutant.id: mutant.killer for mutant in mutants}
+        found = list(pool.map(find_counterexample, *zip(*pairs, strict=True))) if pairs else []
     for name in names:
-        front = [(source, case) for source, case in found if killers[source] == name]
+        front = [case for (own, _), case in zip(pairs, found, strict=True) if case and own == name]
         if front:
             write_corpus(name, front + _first_cases(name))
 
@@ -185,8 +195,10 @@ def main(words: list[str]) -> None:
 def _first_cases(name: str) -> list[tuple[str, Case]]:
     """Return the cases that the corpus of a property begins with."""
     if name in CONTROL_PROPERTIES:
-        level = open_controller(TargetSpec(kind="controller"))
-        return draw_cases(CONTROL_PROPERTIES[name], level)
+        # Only one of our levels recovers.
+        level = "E" if name == "C05" else "D"
+        target = open_controller(TargetSpec(name=level, kind="controller"))
+        return draw_cases(CONTROL_PROPERTIES[name], target)
     return draw_cases(PROPERTIES[name], MutantTarget(""))
 
 

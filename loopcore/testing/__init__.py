@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     import pytest
 
     from loopcore.testing.contract import EvaluatorTarget
+    from loopcore.testing.controller_contract import ControllerTarget
 
 __all__ = ["check", "parametrize_checks"]
 
 
 def parametrize_checks(
-    target: str | None = None, expected_failures: Mapping[str, str] | None = None
+    target: str | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+    *,
+    kind: str = "evaluator",
 ) -> pytest.MarkDecorator:
     """Return a decorator that runs a test once for every property, as its argument `check`.
 
@@ -26,12 +30,12 @@ def parametrize_checks(
     """
     from loopcore.testing import pytest_door
 
-    return pytest_door.parametrize_checks(target, expected_failures)
+    return pytest_door.parametrize_checks(target, expected_failures, kind=kind)
 
 
 def check(
     property_id: str,
-    target: EvaluatorTarget | str | None = None,
+    target: EvaluatorTarget | ControllerTarget | str | None = None,
     profile: str | None = None,
     seed: int | None = None,
 ) -> None:

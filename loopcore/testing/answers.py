@@ -18,17 +18,38 @@ if TYPE_CHECKING:
     from loopcore.testing.contract import Answer
 
 SHOWN_CHARACTERS_MAX = 100
+NO_OBJECT = "no JSON object with each key once"
 # What every target is asked first, in either protocol.
 DESCRIBE = b'{"id":1,"op":"describe"}'
 
 
 def parsed(data: bytes) -> object:
-    """Return the value of a JSON text, or None where it is none."""
+    """Return the value of a target's JSON text, or None where it is none.
+
+    A text in which a key stands twice is none: readers do not agree on what it says.
+    """
     try:
         # Bytes would be taken in UTF-16 and UTF-32 as well, and with a byte-order mark.
-        return cast("object", json.loads(data.decode("utf-8")))
+        return cast("object", json.loads(data.decode("utf-8"), object_pairs_hook=_single))
     except (ValueError, RecursionError):
         return None
+
+
+def _single(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the members of an object; raise ValueError where a key stands twice."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a key stands twice")
+    return members
+
+
+def _requested_id(asked: bytes) -> object:
+    """Return the id of any bytes that were sent, or None; they may repeat keys on purpose."""
+    try:
+        request = as_object(cast("object", json.loads(asked.decode("utf-8"))))
+    except (ValueError, RecursionError):
+        return None
+    return None if request is None else request.get("id")
 
 
 def as_object(value: object) -> dict[str, object] | None:
@@ -66,11 +87,10 @@ def checked_answer(data: bytes, asked: bytes, number: int | None = None) -> Answ
     """
     value = as_object(parsed(data))
     if value is None:
-        refuse(f"its answer is no JSON object: {cut(data.decode('utf-8', 'replace'))}", asked)
+        refuse(f"its answer is {NO_OBJECT}: {cut(data.decode('utf-8', 'replace'))}", asked)
     identity = value.pop("id", False)
     if number is None:
-        request = as_object(parsed(asked))
-        own = None if request is None else request.get("id")
+        own = _requested_id(asked)
         fits = identity is None or (_is_integer(own) and identity == own)
     else:
         fits = _is_integer(identity) and identity == number

@@ -7,7 +7,7 @@ never a stop: where one of these leaves nothing to judge, the property is not ap
 reason.
 
 Choices: the protocol does not say whether a controller has a step bound or a gate of its own. A
-target that describes itself by the name of a level (A to D) or of a variant (`consecutive-3`,
+target that describes itself by the name of a level (A to E) or of a variant (`consecutive-3`,
 `step-cap-30`, …) is judged as what that name means; every other one is held to the limits that it
 is given at `start`.
 

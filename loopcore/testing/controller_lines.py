@@ -22,7 +22,7 @@ from loopcore.control.wire import PROTOCOL
 from loopcore.errors import TargetError
 from loopcore.process import ChildProcess
 from loopcore.terminals import PRECEDENCE
-from loopcore.testing.answers import as_object, cut, parsed, refuse
+from loopcore.testing.answers import NO_OBJECT, as_object, cut, parsed, refuse
 from loopcore.testing.resident import resident_bytes
 
 if TYPE_CHECKING:
@@ -130,9 +130,7 @@ class LineController:
         data = self._channel.ask(line)
         said = as_object(parsed(data))
         if said is None:
-            self._refuse(
-                f"its answer is no JSON object: {cut(data.decode('utf-8', 'replace'))}", line
-            )
+            self._refuse(f"its answer is {NO_OBJECT}: {cut(data.decode('utf-8', 'replace'))}", line)
         identity = said.pop("id", None)
         if identity != self._number or isinstance(identity, bool):
             self._channel.discard()

@@ -15,14 +15,12 @@ import re
 import shlex
 import sys
 import tracemalloc
-from itertools import count
 from typing import TYPE_CHECKING, Literal, cast
 
 from loopcore import __version__
 from loopcore.control.variants import declared_needs
 from loopcore.control.wire import PROTOCOL, ControllerSession
 from loopcore.errors import TargetError, UsageError
-from loopcore.process import ChildProcess
 from loopcore.testing.answers import (
     DESCRIBE,
     as_object,
@@ -32,6 +30,7 @@ from loopcore.testing.answers import (
     parsed,
     refuse,
 )
+from loopcore.testing.children import TargetChild, target_child
 from loopcore.testing.controller_contract import INPUTS
 from loopcore.testing.controller_lines import Facts, LineController
 from loopcore.testing.targets import TargetSpec
@@ -43,8 +42,6 @@ DEFAULT_LEVEL = "D"
 # In this process every byte is counted.
 _TRACED_NOISE_BYTES = 2**11
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-# Every process gets another hash seed, so that nothing can rest on the order of a set.
-_HASH_SEEDS = count(1)
 _NOTES_MAX = 5
 
 
@@ -190,9 +187,8 @@ class PythonController(LineController):
         return result
 
 
-def _child(words: list[str], spec: TargetSpec) -> ChildProcess:
-    seed = {"PYTHONHASHSEED": str(next(_HASH_SEEDS))}
-    return ChildProcess(words, env=seed, answer_seconds=spec.answer_seconds)
+def _child(words: list[str], spec: TargetSpec) -> TargetChild:
+    return target_child(words, spec.answer_seconds)
 
 
 def _facts(said: dict[str, object]) -> Facts:

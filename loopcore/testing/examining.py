@@ -5,8 +5,10 @@ from a seed that is made of the run's seed, the property and the round, so that 
 whatever else runs beside it. Every distinct case that exercises the property counts once. The first
 finding starts the clock of shrinking; when it runs out the smallest failing case so far stands.
 
-A `TargetError` ends the search: the property is unknown, and the trouble is reported for E15. For
-E15 itself, and when a trouble is made smaller for it, a `TargetError` is the finding.
+A search that takes longer than the profile's time ends with what it has: held where that is
+enough, else unknown. A `TargetError` ends the search: the property is unknown, and the trouble is
+reported for E15. For E15 itself, and when a trouble is made smaller for it, a `TargetError` is the
+finding.
 
 Choices: *smallest* is the shortest canonical JSON, then the first in order. A check that raises
 anything else is a defect of the suite, and makes the property unknown, never held.
@@ -110,8 +112,8 @@ def examine(
         seed: any integer; the same seed makes the same cases.
         totality: whether a TargetError is the finding, and the only one; by default for E15 it is.
 
-    Time is bounded by the profile's examples and the target's own time limits. Raises nothing that
-    a target does; KeyboardInterrupt passes through.
+    Time is bounded by the profile and one request's time limit. Raises nothing that a target does;
+    KeyboardInterrupt passes through.
     """
     started = monotonic()
     search = _Search(examined, target, profile, seed, totality)
@@ -152,6 +154,8 @@ class _Search(Generic[T]):
         self._trouble: Found | None = None
         self._defect: str | None = None
         self._shrunk_by: float | None = None
+        self._ends_at = monotonic() + profile.seconds
+        self._is_late = False
         self._goals: frozenset[str] = frozenset()
 
     def lack(self) -> str | None:
@@ -214,6 +218,9 @@ class _Search(Generic[T]):
     def _look(self, case: Case) -> None:
         """Judge one case; raise _Failed when it fails, _Leave when the search is over."""
         if self._shrunk_by is not None and monotonic() > self._shrunk_by:
+            raise _Leave
+        if monotonic() > self._ends_at:
+            self._is_late = True
             raise _Leave
         text = _spelled(case)
         try:
@@ -288,11 +295,14 @@ class _Search(Generic[T]):
         if self._defect is not None:
             return "unknown", self._defect
         missing = self._missing()
+        needed = self._profile.examples
+        if self._is_late and (missing or len(self._seen) < needed):
+            limit = f"{self._profile.seconds:g} s were not enough for this target"
+            return "unknown", f"{limit}: {len(self._seen)} examples, and {needed} are needed"
         if missing:
             rest = ", …" if len(missing) > _MISSING_SHOWN_MAX else ""
             shown = ", ".join(missing[:_MISSING_SHOWN_MAX]) + rest
             return "not exercised", f"never witnessed: {shown}"
-        needed = self._profile.examples
         if len(self._seen) < needed:
             return "unknown", f"{len(self._seen)} examples, and {needed} are needed"
         return "held", None

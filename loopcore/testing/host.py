@@ -7,8 +7,9 @@ answer about the target, with its traceback; the process goes on.
 
 One JSON line in, one out: `{"op": "describe" | "evaluate" | "evaluate_bytes" | "advance", …}` →
 `{"result": …}`, `{"crash": …}`, `{"refused": …}` or `{"misfit": …}` (the result is not JSON), with
-`printed` where the target printed. This protocol is private to `loopcore.testing.targets`. The
-operations of other kinds of targets are in modules that call `main` with a host of their own.
+`printed` where the target printed, and `changed` where it changed the values given to it. This
+protocol is private to `loopcore.testing.targets`. The operations of other kinds of targets are in
+modules that call `main` with a host of their own.
 
 Only the standard library is imported, since a process is started for every fresh hash seed.
 """
@@ -96,6 +97,7 @@ class Hosted:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.changed = False
         found = find_object(name)
         if isinstance(found, type) and hasattr(found, "evaluate"):
             found = cast("Callable[[], object]", found)()
@@ -123,7 +125,11 @@ class Hosted:
         if operation == "describe":
             return self.describe()
         if operation == "evaluate":
-            return self._evaluate(request["policy"], request["steps"])
+            given = json.dumps([request["policy"], request["steps"]])
+            try:
+                return self._evaluate(request["policy"], request["steps"])
+            finally:
+                self.changed = not _is_still([request["policy"], request["steps"]], given)
         if operation == "evaluate_bytes":
             evaluate_bytes: object = getattr(self._target, "evaluate_bytes", None)
             data = base64.b64decode(cast("str", request["data"]))
@@ -141,6 +147,14 @@ class Hosted:
                 return answers + [cast("object", said)] * (len(steps) - index)
             answers.append(run.finish())
         return answers
+
+
+def _is_still(values: object, spelled: str) -> bool:
+    """Return whether values are spelled as they were before the target had them."""
+    try:
+        return json.dumps(values) == spelled
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def find_object(name: str) -> object:
@@ -216,6 +230,7 @@ def main(name: str, host: Callable[[str], Hosting] = Hosted) -> None:
             members = _answer(partial(hosted.serve, request))
         text = printed.take()
         told = f', "printed": {json.dumps(text)}' if text else ""
+        told += ', "changed": true' if getattr(hosted, "changed", False) is True else ""
         answers.write(f"{{{members}{told}}}\n".encode())
         answers.flush()
 

@@ -14,6 +14,7 @@ from typing import Generic
 
 from loopcore.testing.contract import EvaluatorTarget, Invariant, T
 from loopcore.testing.controller_contract import ControllerTarget
+from loopcore.testing.store_contract import StoreTarget
 from loopcore.testing.targets import TargetSpec, open_target
 
 
@@ -49,9 +50,22 @@ def _open_controller(spec: TargetSpec) -> ControllerTarget:
     return open_controller(spec)
 
 
+def _store_catalogue() -> tuple[Invariant[StoreTarget], ...]:
+    from loopcore.testing.checks_store import STORE_CATALOGUE
+
+    return STORE_CATALOGUE
+
+
+def _open_store(spec: TargetSpec) -> StoreTarget:
+    from loopcore.testing.store_targets import open_store
+
+    return open_store(spec)
+
+
 EVALUATORS: Kind[EvaluatorTarget] = Kind(
     name="evaluator", catalogue=_evaluator_catalogue, open=open_target
 )
 CONTROLLERS: Kind[ControllerTarget] = Kind(
     name="controller", catalogue=_controller_catalogue, open=_open_controller
 )
+STORES: Kind[StoreTarget] = Kind(name="store", catalogue=_store_catalogue, open=_open_store)

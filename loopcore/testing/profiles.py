@@ -1,4 +1,4 @@
-"""How hard a run looks: the examples that *held* needs, and how long a counterexample may shrink.
+"""How hard a run looks: the examples that *held* needs, and how long search and shrinking may take.
 
 Source: spec verification, section 1.
 """
@@ -17,19 +17,21 @@ class Profile:
     Fields:
         examples: non-vacuous, distinct cases that a property needs to be called *held*.
         shrink_seconds: how long a failing case may be made smaller.
+        seconds: how long one property may be searched; a target that is too slow stays unknown.
     """
 
     name: str
     examples: int
     shrink_seconds: float
+    seconds: float = 3600.0
 
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile(name="quick", examples=50, shrink_seconds=2.0),
-        Profile(name="default", examples=500, shrink_seconds=10.0),
-        Profile(name="thorough", examples=5000, shrink_seconds=60.0),
+        Profile(name="quick", examples=50, shrink_seconds=2.0, seconds=60.0),
+        Profile(name="default", examples=500, shrink_seconds=10.0, seconds=600.0),
+        Profile(name="thorough", examples=5000, shrink_seconds=60.0, seconds=3600.0),
     )
 }
 

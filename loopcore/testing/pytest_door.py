@@ -6,6 +6,10 @@
     def test_my_evaluator(check):
         check()
 
+    @parametrize_checks("package.module:factory", kind="controller")
+    def test_my_controller(check):
+        check()
+
 Theory of operation: `check` holds a target to one property, as `loopcore verify` does, and speaks
 by exceptions: `CheckFailed` where it is broken, `CheckUnknown` where that cannot be told, and
 `unittest.SkipTest`, which every test runner knows, where it is not applicable. A target that is
@@ -22,15 +26,17 @@ import json
 import unittest
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loopcore.errors import LoopcoreError, UsageError
 
 if TYPE_CHECKING:
     import pytest
 
-    from loopcore.testing.contract import EvaluatorTarget, Property
+    from loopcore.testing.contract import EvaluatorTarget, Invariant, T, Target
+    from loopcore.testing.controller_contract import ControllerTarget
     from loopcore.testing.examining import Outcome
+    from loopcore.testing.kinds import Kind
     from loopcore.testing.targets import TargetSpec
 
 _CASE_CHARACTERS_MAX = 4000
@@ -52,52 +58,61 @@ class Options:
     command: str | None = None
     profile: str = "quick"
     seed: int = 0
+    kind: str = "evaluator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundCheck:
-    """One property of one target, ready to be called."""
+    """One property of one target, ready to be called; without a target it follows the options."""
 
     property_id: str
+    kind: str
     target: str | None
     options: Options
 
     def __call__(self) -> None:
         """Hold the target to the property; raise as `check` does."""
-        options = self.options
-        if self.target is not None:
-            options = replace(options, name=self.target, command=None)
-        _check(self.property_id, _opened_target(options), options)
+        check(self.property_id, self.target, self.options.profile, self.options.seed)
+
+    def is_meant(self) -> bool:
+        """Return whether the options name no target of another kind for it to follow."""
+        named = self.options.name is not None or self.options.command is not None
+        return self.target is not None or not named or self.options.kind == self.kind
 
 
 _options = [Options()]
-_targets: dict[tuple[str | None, str | None], EvaluatorTarget] = {}
+_targets: dict[tuple[str, str | None, str | None], Target] = {}
 
 
-def use_options(options: Options) -> EvaluatorTarget:
+def use_options(options: Options) -> Target:
     """Let every later check without a target follow the options; return their target, opened.
 
-    Raises UsageError when the target or the profile cannot be had.
+    Raises UsageError when the kind, the target or the profile cannot be had.
     """
     from loopcore.testing.profiles import find_profile
 
     find_profile(options.profile)
-    target = _opened_target(options)
+    if options.kind == "controller":
+        target: Target = _opened(_controllers(), options)
+    else:
+        _refuse_kind(options.kind)
+        target = _opened(_evaluators(), options)
     _options[0] = options
     return target
 
 
 def check(
     property_id: str,
-    target: EvaluatorTarget | str | None = None,
+    target: EvaluatorTarget | ControllerTarget | str | None = None,
     profile: str | None = None,
     seed: int | None = None,
 ) -> None:
     """Hold a target to one property; return only when it is held.
 
     Arguments:
-        property_id: such as `E06`.
-        target: an opened target, `package.module:object`, or None for what the options name.
+        property_id: such as `E06` of evaluators or `C03` of controllers.
+        target: an opened target of that kind, its name as on the command line, or None for what
+            the options name: `package.module:object`, `package.module:factory`, a level.
         profile, seed: by default those of the options: quick and 0.
 
     Raises CheckFailed, CheckUnknown, `unittest.SkipTest` when not applicable, and UsageError.
@@ -107,42 +122,63 @@ def check(
         options = replace(options, profile=profile)
     if seed is not None:
         options = replace(options, seed=seed)
-    if isinstance(target, str):
-        options = replace(options, name=target, command=None)
-    if target is None or isinstance(target, str):
-        target = _opened_target(options)
-    _check(property_id, target, options)
+    for kind in (_evaluators().name, _controllers().name):
+        if property_id in _names(kind):
+            if isinstance(target, str):
+                options = replace(options, name=target, command=None, kind=kind)
+            elif target is None and options.kind != kind:
+                if options.name is not None or options.command is not None:
+                    raise unittest.SkipTest(f"{property_id} judges no {options.kind}")
+                options = replace(options, kind=kind)
+            opened = None if isinstance(target, str) else target
+            if kind == "controller":
+                _check(
+                    _controllers(), property_id, cast("ControllerTarget | None", opened), options
+                )
+            else:
+                evaluator = cast("EvaluatorTarget | None", opened)
+                _check(_evaluators(), property_id, evaluator, options)
+            return
+    raise UsageError(f"there is no property {property_id!r}")
 
 
 def parametrize_checks(
-    target: str | None = None, expected_failures: Mapping[str, str] | None = None
+    target: str | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+    *,
+    kind: str = "evaluator",
 ) -> pytest.MarkDecorator:
     """Return a decorator that runs a test once for every property, as its argument `check`.
 
     Arguments:
-        target: `package.module:object`, or None for what the plug-in's options name.
+        target: `package.module:object`, for a controller `package.module:factory` or a level; or
+            None for what the plug-in's options name.
         expected_failures: for each property that is known to be broken, the reason.
+        kind: evaluator or controller.
 
-    Raises UsageError for an expected failure that names no property.
+    Raises UsageError for an expected failure that names no property of the kind.
     """
     import pytest
 
+    _refuse_kind(kind)
     expected = dict(expected_failures or {})
-    catalogue = _catalogue()
+    names = _names(kind)
     for name in expected:
-        if name not in catalogue:
-            raise UsageError(f"an expected failure names {name!r}, and there is no such property")
+        if name not in names:
+            raise UsageError(
+                f"an expected failure names {name!r}, and there is no such property of {kind}s"
+            )
     return pytest.mark.parametrize(
         "check",
         [
             pytest.param(
-                BoundCheck(property_id=name, target=target, options=_options[0]),
-                id=f"{name}-{each.name}",
+                BoundCheck(property_id=name, kind=kind, target=target, options=_options[0]),
+                id=f"{name}-{words}",
                 marks=[pytest.mark.xfail(reason=expected[name], strict=True, raises=CheckFailed)]
                 if name in expected
                 else [],
             )
-            for name, each in catalogue.items()
+            for name, words in names.items()
         ],
     )
 
@@ -156,29 +192,49 @@ def close_targets() -> None:
 atexit.register(close_targets)
 
 
-def _catalogue() -> dict[str, Property]:
-    from loopcore.testing.checks import CATALOGUE
+def _evaluators() -> Kind[EvaluatorTarget]:
+    from loopcore.testing.kinds import EVALUATORS
 
-    return {each.id: each for each in CATALOGUE}
+    return EVALUATORS
 
 
-def _opened_target(options: Options) -> EvaluatorTarget:
-    from loopcore.testing.targets import load_target
+def _controllers() -> Kind[ControllerTarget]:
+    from loopcore.testing.kinds import CONTROLLERS
 
-    key = (options.name, options.command)
+    return CONTROLLERS
+
+
+def _refuse_kind(kind: str) -> None:
+    if kind not in ("evaluator", "controller"):
+        raise UsageError(f"there is no kind {kind!r} of target; checks take evaluator, controller")
+
+
+def _names(kind: str) -> dict[str, str]:
+    """Return the ids of the properties of a kind, each with its short name."""
+    if kind == "controller":
+        return {each.id: each.name for each in _controllers().catalogue()}
+    return {each.id: each.name for each in _evaluators().catalogue()}
+
+
+def _opened(kind: Kind[T], options: Options) -> T:
+    from loopcore.testing.targets import TargetSpec
+
+    key = (kind.name, options.name, options.command)
     if key not in _targets:
-        _targets[key] = load_target(*key)
-    return _targets[key]
+        spec = TargetSpec(name=options.name, command=options.command, kind=kind.name)
+        _targets[key] = kind.open(spec)
+    return cast("T", _targets[key])
 
 
-def _check(property_id: str, target: EvaluatorTarget, options: Options) -> None:
+def _check(kind: Kind[T], property_id: str, target: T | None, options: Options) -> None:
     from loopcore.testing.examining import examine
     from loopcore.testing.profiles import find_profile
 
-    examined = _catalogue().get(property_id)
-    if examined is None:
-        raise UsageError(f"there is no property {property_id!r}")
-    outcome = examine(examined, target, find_profile(options.profile), options.seed)
+    profile = find_profile(options.profile)
+    if target is None:
+        target = _opened(kind, options)
+    examined: Invariant[T] = {each.id: each for each in kind.catalogue()}[property_id]
+    outcome = examine(examined, target, profile, options.seed)
     if outcome.verdict == "held":
         return
     told = f"{property_id} {examined.name} is {outcome.verdict}: {outcome.reason}"
@@ -190,7 +246,7 @@ def _check(property_id: str, target: EvaluatorTarget, options: Options) -> None:
     raise CheckUnknown(text)
 
 
-def _reproduction(property_id: str, target: EvaluatorTarget, options: Options) -> str:
+def _reproduction(property_id: str, target: Target, options: Options) -> str:
     """Return the command that comes to the same verdict."""
     spec: TargetSpec | None = getattr(target, "spec", None)
     words = "TARGET" if spec is None else spec.words()

@@ -19,23 +19,23 @@ Source: spec verification, section 1; spec evaluator, section 7.
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 import shlex
 import sys
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
 from loopcore import __version__
 from loopcore.decoding import decode_values
-from loopcore.documents import evaluate_trace
+from loopcore.documents import evaluate_stream, evaluate_trace
 from loopcore.errors import InputError, TargetError, UsageError
 from loopcore.evaluator import evaluate, start
 from loopcore.models import Receipt
-from loopcore.process import ANSWER_SECONDS, ChildProcess
+from loopcore.process import ANSWER_SECONDS
 from loopcore.serving import PROTOCOL, answer
 from loopcore.terminals import PRECEDENCE
 from loopcore.testing.answers import (
@@ -49,13 +49,12 @@ from loopcore.testing.answers import (
     parsed,
     refuse,
 )
+from loopcore.testing.children import TargetChild, target_child
 
 if TYPE_CHECKING:
     from loopcore.testing.contract import Answer, EvaluatorTarget, Json
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-# Every process gets another hash seed, so that nothing can rest on the order of a set.
-_HASH_SEEDS = count(1)
 _NOTES_MAX = 5
 
 
@@ -126,6 +125,7 @@ class BuiltInTarget:
     releases = tuple(str(release) for release in PRECEDENCE)
     wire: Literal["bytes", "values"] = "bytes"
     incremental = True
+    streams = True
     notes: tuple[str, ...] = ()
 
     def __init__(self, spec: TargetSpec) -> None:
@@ -154,6 +154,13 @@ class BuiltInTarget:
     def evaluate_line(self, data: bytes) -> Answer:
         """Return the answer to any bytes without LF."""
         return checked_answer(answer(data), data)
+
+    def evaluate_stream(self, data: bytes) -> Answer:
+        """Return the answer to a stream."""
+        try:
+            return {"receipt": _plain(evaluate_stream(io.BytesIO(data)))}
+        except InputError as error:
+            return {"error": error.as_dict()}
 
     def advance(self, policy: Json, steps: Json) -> list[Answer]:
         """Return the answer after each prefix, the empty one first."""
@@ -240,6 +247,11 @@ class CommandTarget:
         """Return the same target in a new process with another hash seed."""
         return CommandTarget(self.spec, self.name, self.version, self.releases, self.wire)
 
+    @property
+    def child(self) -> TargetChild:
+        """The process of the target, for who looks at its memory."""
+        return self._child
+
     def close(self) -> None:
         """End the process."""
         self._child.close()
@@ -266,6 +278,8 @@ class PythonTarget:
         self.wire: Literal["bytes", "values"] = "bytes" if facts.get("bytes") else "values"
         self.incremental = facts.get("incremental") is True
         self.notes: tuple[str, ...] = ()
+        # Whether the target has changed values that it was given; whoever asks sets it back.
+        self.changed_values = False
         self._facts = facts
         self._child = _child(self._words(self.name), spec)
 
@@ -316,6 +330,11 @@ class PythonTarget:
         """Return the same target in a new process with another hash seed."""
         return PythonTarget(self.spec, self._facts, self.releases)
 
+    @property
+    def child(self) -> TargetChild:
+        """The process of the target, for who looks at its memory."""
+        return self._child
+
     def close(self) -> None:
         """End the process."""
         self._child.close()
@@ -328,6 +347,7 @@ class PythonTarget:
         if isinstance(printed, str) and len(self.notes) < _NOTES_MAX:
             note = f"the target printed {printed[:80]!r} on its standard output"
             self.notes += () if note in self.notes else (note,)
+        self.changed_values = self.changed_values or reply.get("changed") is True
         return hosted_result(reply, line), line
 
     def _shaped(self, result: object, asked: bytes) -> Answer:
@@ -343,9 +363,8 @@ def _plain(receipt: Receipt) -> object:
     return value
 
 
-def _child(words: list[str], spec: TargetSpec) -> ChildProcess:
-    seed = {"PYTHONHASHSEED": str(next(_HASH_SEEDS))}
-    return ChildProcess(words, env=seed, answer_seconds=spec.answer_seconds)
+def _child(words: list[str], spec: TargetSpec) -> TargetChild:
+    return target_child(words, spec.answer_seconds)
 
 
 def _releases(value: object) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from loopcore import __version__
-from loopcore.results import PropertyResult, TargetFacts, VerifyResult
+from loopcore.results import PropertyResult, TargetFacts, VerifyResult, printable_text
 from loopcore.testing.contract import Invariant, T
 from loopcore.testing.examining import TOTALITY, Found, Outcome, examine
 from loopcore.testing.profiles import Profile
@@ -32,6 +32,7 @@ _TOTALITY_NAME = "totality"
 _TOTALITY_STATEMENTS: dict[str, str] = {
     "evaluator": "Any request gives a receipt or a typed error, in bounded time and memory.",
     "controller": "Any request gives a decision or a typed error, in bounded time and memory.",
+    "store": "Any request gives an answer or a typed error, in bounded time and memory.",
 }
 
 
@@ -106,9 +107,9 @@ def run(
                 interrupted = True
         outcomes = _break_totality(outcomes, found)
     facts = TargetFacts(
-        name=printable(target.name),
-        version=printable(target.version),
-        releases=tuple(printable(release) for release in target.releases),
+        name=printable_text(target.name),
+        version=printable_text(target.version),
+        releases=tuple(printable_text(release) for release in target.releases),
         wire=target.wire,
     )
     counterexamples: dict[str, Counterexample] = {}
@@ -193,11 +194,6 @@ def _break_totality(outcomes: list[Outcome], found: Found) -> list[Outcome]:
     ]
 
 
-def printable(text: str) -> str:
-    """Return a text that a file can hold: an unpaired surrogate of a target's becomes an escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def _result(
     outcome: Outcome, examined: Invariant[T] | None, counterexample: str | None, kind: str
 ) -> PropertyResult:
@@ -206,7 +202,7 @@ def _result(
         name=_TOTALITY_NAME if examined is None else examined.name,
         statement=_TOTALITY_STATEMENTS[kind] if examined is None else examined.statement,
         verdict=outcome.verdict,
-        reason=None if outcome.reason is None else printable(outcome.reason),
+        reason=None if outcome.reason is None else printable_text(outcome.reason),
         examples=outcome.examples,
         vacuous=outcome.vacuous,
         support=f"sampled ({outcome.examples})",

@@ -11,6 +11,8 @@ from loopcore.testing.bias import NO_HEALTH_CHECKS
 from loopcore.testing.building import object_of
 from loopcore.testing.checks import CATALOGUE
 from loopcore.testing.contract import Case, EvaluatorTarget, Property
+from loopcore.testing.examining import examine
+from loopcore.testing.profiles import PROFILES
 from loopcore.testing.targets import load_target
 from properties.core.wrong_evaluators import Wrong, wrong_evaluators
 
@@ -67,6 +69,13 @@ def cases_until_found(
 def test_a_wrong_evaluator_is_found_by_its_property(wrong: Wrong) -> None:
     examined = BY_ID[wrong.killer]
     assert cases_until_found(examined, wrong, CASES_MAX) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", WRONG, ids=[wrong.name for wrong in WRONG])
+def test_the_quick_profile_is_enough_to_find_a_wrong_evaluator(wrong: Wrong) -> None:
+    outcome = examine(BY_ID[wrong.killer], wrong, PROFILES["quick"], 0)
+    assert outcome.verdict == "broken", outcome.reason
 
 
 def test_every_property_has_a_wrong_evaluator_to_find() -> None:

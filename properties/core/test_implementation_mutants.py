@@ -22,12 +22,21 @@ from loopcore.mutation.implementation import (
     judge_source,
 )
 from loopcore.mutation.judging import JUDGES, PROPERTIES, load_witnesses
-from loopcore.mutation.mutants import Mutant, checked, load_mutants, mutated_source
+from loopcore.mutation.mutants import (
+    Mutant,
+    checked,
+    load_control_mutants,
+    load_mutants,
+    mutated_source,
+)
+from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.planting import PlantingError, check_planted, plant, source_of
 from loopcore.mutation.summary import missed_by_killer
 from loopcore.mutation.tables import generate_mutants
 from loopcore.mutation.values import DataError
 from loopcore.suite import suite_folder
+from loopcore.testing.checks import CATALOGUE
+from loopcore.testing.checks_controller import CONTROLLER_CATALOGUE
 
 MUTANTS = load_mutants()
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
@@ -40,7 +49,7 @@ SAMPLE = (
     "documents-blank-lines-skipped",
 )
 CORPUS_BYTES_MAX = 2 * 10**6
-CASES_MAX = 60
+CASES_MAX = 120
 # Harmless, and nobody says so: what the engine must not let pass.
 UNMARKED = Mutant(
     id="planted-equivalent",
@@ -74,9 +83,31 @@ def test_the_text_of_a_mutant_stands_once_and_the_mutant_compiles(mutant: Mutant
     assert mutant.killer in JUDGES
 
 
-def test_every_mutant_that_a_property_names_exists() -> None:
-    named = {(each.id, mutant) for each in PROPERTIES.values() for mutant in each.mutants}
-    assert not [pair for pair in sorted(named) if pair[1] not in BY_ID]
+def named_pairs() -> list[tuple[str, str]]:
+    """Each property with every mutant that it names as one that shows it can fail."""
+    catalogues = [(each.id, each.mutants) for each in CATALOGUE]
+    catalogues += [(each.id, each.mutants) for each in CONTROLLER_CATALOGUE]
+    return [(name, mutant) for name, mutants in catalogues for mutant in mutants]
+
+
+def test_every_mutant_that_a_property_names_exists_and_is_not_equivalent() -> None:
+    known = {each.id: each for each in (*MUTANTS, *load_control_mutants())}
+    for name, mutant in named_pairs():
+        assert mutant in known, (name, mutant)
+        assert known[mutant].equivalent is None, (name, mutant)
+
+
+@pytest.mark.slow
+def test_every_mutant_that_a_property_names_is_in_its_column_of_the_kill_matrix() -> None:
+    known = {each.id: each for each in (*MUTANTS, *load_control_mutants())}
+    missing: list[tuple[str, str, tuple[str, ...]]] = []
+    with Nursery() as nursery:
+        for name, mutant in named_pairs():
+            result = judge_mutant(known[mutant], [name], nursery=nursery)
+            # What ends the process of the evaluator is told by totality, whatever met it.
+            if name not in result.killed_by and result.killed_by != ("E15",):
+                missing.append((name, mutant, result.killed_by))
+    assert missing == []
 
 
 def test_an_equivalent_mutant_carries_its_argument() -> None:

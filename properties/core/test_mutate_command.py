@@ -45,8 +45,18 @@ def test_the_quick_choice_says_that_it_is_a_subset_and_repeats() -> None:
     plan, again, other = (engine.make_plan(quick=True, seed=seed) for seed in (7, 7, 8))
     assert plan == again != other
     assert plan.subset is not None
-    assert plan.subset.startswith("subset: all trace cases, and 12 of")
-    assert (len(plan.cases), len(plan.mutants)) == (len(load_trace_cases()), 12)
+    assert plan.subset.startswith("subset: all trace cases, and 16 of")
+    assert (len(plan.cases), len(plan.mutants)) == (len(load_trace_cases()), 16)
+    assert sum(each.is_control for each in plan.mutants) == 4
+    assert not any(each.is_generated or each.killer == "C08" for each in plan.mutants)
+
+
+def test_the_generated_mutants_can_be_judged_alone() -> None:
+    plan = engine.make_plan(generated=True)
+    assert plan.subset is not None
+    assert str(len(plan.mutants)) in plan.subset
+    assert all(each.is_generated for each in plan.mutants)
+    assert {each.id for each in plan.mutants} < {each.id for each in engine.make_plan().mutants}
 
 
 def test_a_disagreeing_case_is_exit_1(
@@ -81,7 +91,8 @@ def test_a_surviving_mutant_is_exit_1(
         (["--jobs", "0"], "--jobs"),
         (["--seed", "x"], "--seed"),
         (["some.module:target"], "--vectors"),
-        (["--vectors", "--quick"], "--quick"),
+        (["--vectors", "--quick"], "--vectors"),
+        (["--quick", "--generated"], "--generated"),
         (["--vectors", "--command", "/nonexistent"], "target"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from loopcore.errors import UsageError
 from loopcore.testing import check, parametrize_checks
 from loopcore.testing.checks import CATALOGUE
+from loopcore.testing.checks_controller import CONTROLLER_CATALOGUE
 from loopcore.testing.pytest_door import CheckFailed, CheckUnknown, close_targets
 
 RUN_SECONDS_MAX = 120
@@ -25,11 +26,19 @@ EVALUATORS = """
 
     def late(policy, steps):
         if isinstance(policy, dict) and isinstance(policy.get("deadline_unix_ms"), int):
-            policy["deadline_unix_ms"] += 1
+            policy = {**policy, "deadline_unix_ms": policy["deadline_unix_ms"] + 1}
         return ours.evaluate(policy, steps)
 
     def dead(policy, steps):
         os._exit(3)
+
+    class Forever:
+        def describe(self):
+            return {"needs": ["call", "arguments"]}
+        def start(self, limits):
+            pass
+        def observe(self, seen):
+            return {"decision": "continue"}
 """
 # A user's file; only three checks are selected, so that the runs are short.
 USERS_FILE = """
@@ -40,6 +49,7 @@ USERS_FILE = """
         check()
 """
 THREE = "E06 or E12 or E14"
+TWO_OF_CONTROLLERS = "C07 or C01"
 
 
 @pytest.fixture
@@ -74,7 +84,7 @@ def test_each_check_is_a_test_and_the_target_is_named(folder: Path) -> None:
     users_file(folder)
     status, output = run_pytest(folder, "-k", THREE, "--loopcore-target", "theirs:right")
     assert status == 0, output
-    assert "loopcore: target theirs:right, profile quick, seed 0" in output
+    assert "loopcore: target theirs:right, kind evaluator, profile quick, seed 0" in output
     assert "PASSED test_theirs.py::test_evaluator[E06-" in output
     # Damage to JSON text never reaches a target of values: skipped, with the reason.
     assert "2 passed, 1 skipped" in output
@@ -134,6 +144,8 @@ def test_an_expected_failure_that_names_no_property_is_an_error(folder: Path) ->
         (("--loopcore-target", "theirs:right", "--loopcore-command", "x"), "not both"),
         (("--loopcore-profile", "hasty"), "no profile 'hasty'"),
         (("--loopcore-seed", "abc"), "--loopcore-seed takes an integer"),
+        (("--loopcore-kind", "loops"), "no kind 'loops'"),
+        (("--loopcore-kind", "controller", "--loopcore-target", "theirs:gone"), "cannot load"),
     ],
 )
 def test_a_wrong_option_ends_the_run_before_any_test(
@@ -196,3 +208,64 @@ def test_every_property_of_the_catalogue_becomes_a_test() -> None:
     mark = parametrize_checks().mark
     names = [parameter.id for parameter in mark.args[1]]
     assert names == [f"{each.id}-{each.name}" for each in CATALOGUE]
+
+
+def test_every_property_of_controllers_becomes_a_test_of_that_kind() -> None:
+    mark = parametrize_checks(kind="controller").mark
+    names = [parameter.id for parameter in mark.args[1]]
+    assert names == [f"{each.id}-{each.name}" for each in CONTROLLER_CATALOGUE]
+    with pytest.raises(UsageError, match="no such property of controllers"):
+        parametrize_checks("D", {"E06": "of the other kind"}, kind="controller")
+    with pytest.raises(UsageError, match="no kind 'loop'"):
+        parametrize_checks(kind="loop")
+
+
+@pytest.mark.slow
+def test_a_user_s_controller_is_held_to_the_checks_and_expected_failures_are_strict(
+    folder: Path,
+) -> None:
+    words = '"theirs:Forever", {"C01": "it never stops"}, kind="controller"'
+    users_file(folder, words)
+    status, output = run_pytest(folder, "-k", TWO_OF_CONTROLLERS)
+    assert status == 0, output
+    assert "1 passed" in output
+    assert "1 xfailed" in output
+    users_file(folder, words.replace("C01", "C07"))
+    status, output = run_pytest(folder, "-k", TWO_OF_CONTROLLERS)
+    assert status == 1, output
+    assert "[XPASS(strict)] it never stops" in output
+    assert "C01 step-bound is broken: " in output
+    command = "reproduce: loopcore verify --kind controller theirs:Forever --only C01"
+    assert command in output
+
+
+@pytest.mark.slow
+def test_the_options_name_a_controller_and_checks_of_evaluators_are_left_out(folder: Path) -> None:
+    users_file(folder, 'kind="controller"')
+    text = (folder / "test_theirs.py").read_text(encoding="utf-8")
+    more = text.replace('kind="controller"', "").replace("test_evaluator", "test_other")
+    (folder / "test_more.py").write_text(more, encoding="utf-8")
+    named = ("--loopcore-kind", "controller", "--loopcore-target", "theirs:Forever")
+    status, output = run_pytest(folder, "-k", "C07 or E12", *named)
+    assert status == 0, output
+    assert "loopcore: target theirs:Forever, kind controller, profile quick, seed 0" in output
+    assert "1 passed" in output
+    assert "E12" not in output
+    (folder / "test_theirs.py").unlink()
+    status, output = run_pytest(folder, "-k", "E12", *named)
+    assert status != 0, output
+    assert "no test of loopcore's checks was collected" in output
+
+
+def test_a_check_of_a_controller_is_the_same_plain_function(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    try:
+        check("C06", "B")
+        with pytest.raises(CheckFailed, match="C06 rejected-finishes is broken"):
+            check("C06", "consecutive-3")
+        with pytest.raises(unittest.SkipTest, match="C02 productive-runs is not applicable"):
+            check("C02", "theirs:Forever")
+    finally:
+        close_targets()

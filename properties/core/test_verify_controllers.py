@@ -226,7 +226,7 @@ def test_what_a_controller_prints_is_a_note_and_no_answer(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["E"], "expected one of A, B, C, D"),
+        (["F"], "expected one of A, B, C, D"),
         (["nowhere:factory"], "no module nowhere"),
         (["right:nothing"], "right has no nothing"),
         (["faults:nothing"], "cannot be called"),

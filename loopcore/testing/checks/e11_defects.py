@@ -54,6 +54,31 @@ def _charge(release: str) -> Iterator[Case]:
         yield {"policy": policy, "steps": steps, "codes": [code]}
 
 
+def _tokens(release: str) -> Iterator[Case]:
+    """Yield every charge without a model call, right for its kind, beside a token."""
+    first = Move(action=1, state=1, evidence=(1,), cost=1)
+    for kind, charges in DELTAS.items():
+        if kind == "wait" and release == REFERENCE:
+            continue
+        for deltas in charges:
+            for field in ("input_tokens_delta", "output_tokens_delta"):
+                if not deltas[0]:
+                    policy = roomy_policy(release)
+                    steps = build_steps(policy, [first, Move(kind=kind, deltas=deltas, action=2)])
+                    steps[-1][field] = 1
+                    yield {"policy": policy, "steps": steps, "codes": ["usage_mismatch"]}
+
+
+def _overflows(release: str) -> Iterator[Case]:
+    """Yield for each total a step that takes it alone just over the largest integer."""
+    for field in ("cost_microunits_delta", "input_tokens_delta", "output_tokens_delta"):
+        policy = roomy_policy(release)
+        moves = [Move(kind="model_generation", deltas=(1, 0, 0), action=n, state=n) for n in (1, 2)]
+        steps = build_steps(policy, moves)
+        steps[0][field], steps[1][field] = INTEGER_MAX, 1
+        yield {"policy": policy, "steps": steps, "codes": ["usage_overflow"]}
+
+
 def _examples() -> tuple[Case, ...]:
     found: list[Case] = [defect_witness(codes) for codes in _both_ways()]
     # The first step is compared with the policy, later ones with the step before.
@@ -64,6 +89,8 @@ def _examples() -> tuple[Case, ...]:
             found.append({**case, "policy": policy})
     for release in RELEASES:
         found += _charge(release)
+        found += _tokens(release)
+        found += _overflows(release)
     return tuple(found)
 
 

@@ -21,6 +21,7 @@ from loopcore.testing.checks.verdicts import (
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
 from loopcore.testing.damage import (
     EDITS,
+    KEYS,
     NO_TOKENS,
     NUMBERS,
     TEXTS,
@@ -36,6 +37,14 @@ from loopcore.testing.damage import (
 from loopcore.testing.naive_wire import DIGEST_LENGTH, RELEASES, Record
 from loopcore.testing.steering import Choices, fire
 from loopcore.testing.strategies import policies, terminated_traces, traces
+from loopcore.testing.streams import (
+    LINE_EDITS,
+    document_of,
+    stream_cases,
+    stream_door,
+    stream_examples,
+    stream_of,
+)
 
 _LINE_EDITS = (
     "line with a byte-order mark",
@@ -89,7 +98,8 @@ def _lone_policies(draw: DrawFn) -> Record:
 
 def _cases() -> st.SearchStrategy[Case]:
     short = terminated_traces()
-    return damaged_texts(short) | damaged_texts(traces() | _lone_policies()) | _lines()
+    texts = damaged_texts(short) | damaged_texts(traces() | _lone_policies())
+    return texts | _lines() | stream_cases()
 
 
 def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
@@ -101,6 +111,8 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
         refused = error is not None and error.get("code") == "malformed"
         finding = None if refused else f"{edit} of {len(line)} bytes gave {describe(got)}"
         return judged(finding, "malformed", got, (f"text:{edit}",))
+    if "lines" in case:
+        return _judge_stream(target, case)
     policy, steps = from_base64(case["policy_text"]), from_base64(case["steps_text"])
     expected = naive.evaluate_bytes(document(policy, steps))
     receipt = part(expected, "receipt")
@@ -110,6 +122,25 @@ def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
     fields = RECEIPT_FIELDS if receipt is not None else ()
     finding = difference(expected, got, fields)
     return judged(finding, expected, got, (f"text:{edit}",), f"after the edit “{edit}”")
+
+
+def _judge_stream(target: EvaluatorTarget, case: Case) -> Judgement:
+    """Judge a stream, or the document of the same lines where the target takes no stream."""
+    policy, steps = document_of(case)
+    if _is_undeclared(target, policy):
+        return Judgement(vacuous=True)
+    door = stream_door(target)
+    if door is None:
+        expected = naive.evaluate_bytes(document(policy, steps))
+        got = target.evaluate_text(policy, steps)
+    else:
+        expected, got = naive.evaluate_stream(stream_of(case)), door(stream_of(case))
+    receipt = part(expected, "receipt")
+    if receipt is not None and is_undeclared(target, receipt):
+        return Judgement(vacuous=True)
+    finding = difference(expected, got, RECEIPT_FIELDS if receipt is not None else ())
+    words = f"as lines with the edit “{case['edit']}”"
+    return judged(finding, expected, got, (f"lines:{case['edit']}",), words)
 
 
 def _is_undeclared(target: EvaluatorTarget, policy: bytes) -> bool:
@@ -177,6 +208,15 @@ def _edit_keys(release: str, edit: str) -> Iterator[Case]:
         yield _case(edit, render(policy).encode(), render(steps).encode())
 
 
+def _unknown_keys(release: str) -> Iterator[Case]:
+    """Yield policies with an unknown field of every odd name, whose path is told with it."""
+    for key in KEYS:
+        policy, steps, _ = _places(release)["policy"]
+        policy.keys.append(key)
+        policy.children.append("0")
+        yield _case("unknown key", render(policy).encode(), render(steps).encode())
+
+
 def _case(edit: str, policy: bytes, steps: bytes) -> Case:
     return {"edit": edit, "policy_text": as_base64(policy), "steps_text": as_base64(steps)}
 
@@ -221,15 +261,19 @@ def _examples() -> tuple[Case, ...]:
             found += _spell(release, "text", spelling, "text")
         for edit in ("duplicate key", "escaped duplicate key", "unknown key", "missing key"):
             found += _edit_keys(release, edit)
+        found += _unknown_keys(release)
         found += _spoil_digests(release)
         found += _edit_whole(release)
+        found += stream_examples(release)
     # The shortest texts are the same under both releases.
     return tuple({json.dumps(case): case for case in found}.values())
 
 
-_GOALS = frozenset({f"text:{edit}" for edit in EDITS} | {"text:prefix"}) | {
-    f"text:{edit}" for edit in _LINE_EDITS
-}
+_GOALS = (
+    frozenset({f"text:{edit}" for edit in EDITS} | {"text:prefix"})
+    | {f"text:{edit}" for edit in _LINE_EDITS}
+    | {f"lines:{edit}" for edit in LINE_EDITS}
+)
 
 PROPERTY = Property(
     id="E14",
@@ -237,7 +281,7 @@ PROPERTY = Property(
     statement=(
         "Legal white space and escapes change nothing; every proper prefix, repeated, missing or "
         "unknown key, number that is no integer, bad text or trailing byte is refused, with the "
-        "path of the first defect."
+        "path of the first defect; a stream is read as the document of its lines."
     ),
     prevents=(
         "Two readers of one log see two policies, because one keeps the first of two equal keys "
@@ -257,6 +301,11 @@ PROPERTY = Property(
         "decoding-proof-digest-not-checked",
         "defects-order-of-checks",
         "defects-nesting-off-by-one",
+        "decoding-step-line-not-vouched",
+        "documents-first-defect-wins",
+        "documents-line-index-one-based",
+        "documents-blank-lines-skipped",
+        "documents-post-terminal-lines-ignored",
     ),
     needs=frozenset({"bytes"}),
     cases=_cases,

@@ -10,6 +10,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from loopcore.errors import UsageError
 from loopcore.testing.checks.verdicts import evaluate, judged, part, shown, spell
+from loopcore.testing.children import ANSWER_MEMORY_BYTES_MAX, TargetChild
 from loopcore.testing.contract import Case, EvaluatorTarget, Judgement, Property
 from loopcore.testing.damage import as_base64, damaged_texts, document, from_base64
 from loopcore.testing.defective import STEP_CODES
@@ -86,6 +87,19 @@ def _lines(draw: DrawFn) -> Case:
 
 
 def _judge(target: EvaluatorTarget, case: Case) -> Judgement:
+    child: object = getattr(target, "child", None)
+    if isinstance(child, TargetChild):
+        child.forget_peak()
+    judgement = _judge_answer(target, case)
+    if isinstance(child, TargetChild) and judgement.finding is None:
+        held = child.peak_bytes()
+        if held is not None and held > ANSWER_MEMORY_BYTES_MAX:
+            finding = f"it held {held:,} bytes while it answered"
+            return Judgement(finding=finding, expected=ANSWER_MEMORY_BYTES_MAX, got=held)
+    return judgement
+
+
+def _judge_answer(target: EvaluatorTarget, case: Case) -> Judgement:
     if "line" in case:
         try:
             got = target.evaluate_line(from_base64(case["line"]))

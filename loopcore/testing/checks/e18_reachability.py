@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -148,7 +149,8 @@ def _nearly(trace: Record) -> Iterator[Case]:
     start = policy["started_at_unix_ms"]
     yield {"policy": {**policy, "deadline_unix_ms": start}, "steps": steps}
     # Of two bounds that a release does not enforce the first is told; the other has both.
-    yield {"policy": {**policy, "max_input_tokens": 2, "max_output_tokens": 2}, "steps": steps}
+    for first, second in pairwise(EXTENDED_FIELDS):
+        yield {"policy": {**policy, first: 2, second: 2}, "steps": steps}
 
 
 def _late(release: str) -> Case:

@@ -1,0 +1,18 @@
+"""Claim: the target holds every property of the catalogue of controllers.
+
+The target is the one that the plug-in's options name, and our level D without them:
+
+    pytest --pyargs loopcore.properties.loop --loopcore-kind controller \
+        --loopcore-target package.module:factory
+
+Each test is one property; `properties/README.md` says what each means and why it matters.
+"""
+
+from collections.abc import Callable
+
+from loopcore.testing import parametrize_checks
+
+
+@parametrize_checks(kind="controller")
+def test_the_target_holds(check: Callable[[], None]) -> None:
+    check()
