@@ -41,6 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Open the target that the options name; an argument that is wrong ends the run at once."""
+    # The shipped checks of controllers bear this mark, whatever a user's own settings know.
+    config.addinivalue_line("markers", "slow: takes half a minute or more")
     if not _given(config):
         return
     import pytest

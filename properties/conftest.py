@@ -2,11 +2,20 @@
 
 A marker in the table below says what a test needs; the environment variable beside it says where
 that is. Where the variable is not set, the tests are not selected and the summary says so.
+
+No test depends on how fast the machine is, nor on chance: Hypothesis draws the same examples in
+every run and has no deadline.
 """
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "loopcore", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("loopcore")
 
 SELECTED_BY = {"postgres": "LOOPCORE_POSTGRES_DSN", "recordings": "LOOPCORE_RECORDINGS"}
 

@@ -117,8 +117,12 @@ def main() -> None:
     for line in sys.stdin.buffer:
         job = cast("dict[str, object]", json.loads(line))
         timed_out = _fork(str(job["action"]), str(job["path"]), cast("float", job["seconds"]))
-        sys.stdout.write(json.dumps({"timed_out": timed_out}) + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(json.dumps({"timed_out": timed_out}) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The engine was ended while a fork worked; nobody is left to be told anything.
+            os._exit(0)
 
 
 def _fork(action: str, path: str, seconds: float) -> bool:

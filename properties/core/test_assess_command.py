@@ -18,6 +18,9 @@ import msgspec
 import pytest
 
 from loopcore.cli import assess, assess_stages
+from loopcore.comparison.bench import default_settings
+from loopcore.comparison.bench_summary import conclude
+from loopcore.comparison.sweep_chunks import Settings
 from loopcore.recordings.load import samples
 from loopcore.reporting.inputs import Assessment, read_results
 from loopcore.reporting.view import Report
@@ -51,6 +54,13 @@ def report_in(folder: Path) -> Report:
     return msgspec.json.decode((folder / "report.json").read_bytes(), type=Report)
 
 
+def two_tasks(**_: object) -> Settings:
+    """Return the settings of a sweep that takes no time."""
+    return msgspec.structs.replace(
+        default_settings(stepwise=2, columnar=0), applications=("jobs",), resamples=8
+    )
+
+
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[VerifyResult, MutateResult], None]:
     """Return a function that puts results made by hand in the place of the slow stages."""
@@ -65,6 +75,8 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[VerifyResult, MutateRes
             return mutate_result
 
         monkeypatch.setattr(assess_stages, "verify", verify)
+        monkeypatch.setattr(assess_stages, "default_settings", two_tasks)
+        monkeypatch.setattr(assess_stages, "result_of", conclude)
         monkeypatch.setattr(assess_stages, "mutate", mutate)
 
     return place

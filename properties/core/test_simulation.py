@@ -83,6 +83,7 @@ def test_other_seeds_give_other_runs() -> None:
     assert len({simulate(seed).journals_sha256 for seed in range(20)}) == 20
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_no_result() -> None:
     assert sweep(0, 60, jobs=2) == sweep(0, 60)
 

@@ -111,6 +111,7 @@ def test_the_order_in_which_chunks_end_changes_no_byte() -> None:
     assert backwards.most == AHEAD * 2
 
 
+@pytest.mark.slow
 def test_worker_processes_change_no_byte() -> None:
     # A worker does not see the small chunks of these tests; it is told where a chunk begins.
     with executor(2) as pool:
@@ -118,6 +119,7 @@ def test_worker_processes_change_no_byte() -> None:
     assert result(spread) == result(sweep(settings(24, 60), SerialExecutor()))
 
 
+@pytest.mark.slow
 def test_the_sizes_of_chunks_and_blocks_change_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = tiers(sweep(settings(24, 150), SerialExecutor()))
     monkeypatch.setattr(sweep_chunks, "CHUNK_TASKS", {"stepwise": 11, "columnar": 1_000})

@@ -10,9 +10,13 @@ Each test is one property; `properties/README.md` says what each means and why i
 
 from collections.abc import Callable
 
+import pytest
+
 from loopcore.testing import parametrize_checks
 
 
+# Every byte that a long run leaves behind is counted, which takes half a minute.
+@pytest.mark.slow
 @parametrize_checks(kind="controller")
 def test_the_target_holds(check: Callable[[], None]) -> None:
     check()

@@ -25,6 +25,7 @@ IMPORT_NAMES = {
 }
 # A dependency that no file imports, and what calls for it instead.
 RUN_NOT_IMPORTED = {
+    "distributed": "a sweep loads it by name, since it ships no types",
     "ipykernel": "nbclient starts it as the kernel of the notebooks",
     "jupytext": "the notebooks' test loads it by name, since it ships no types",
 }
