@@ -125,7 +125,7 @@ def tune(name: str, firings: Firings, ceiling: float, seed: int) -> Tuned:
 
     Complexity: settings × runs of the choosing part.
     """
-    chosen_tasks = _half(firings.task, seed, name)
+    chosen_tasks = choosing_half(firings.task, seed, name)
     first, second = firings.part(chosen_tasks), firings.part(~chosen_tasks)
     places = list(_settings())
     stopped, saved, good_tasks = _search(first, places)
@@ -200,7 +200,7 @@ def _capped(firings: Firings, cap: Int32s) -> Int32s:
     return np.broadcast_to(cap, firings.length.shape)
 
 
-def _half(task: Int32s, seed: int, name: str) -> Booleans:
+def choosing_half(task: Int32s, seed: int, name: str) -> Booleans:
     """Return which runs belong to the choosing half of the tasks, drawn by the seed."""
     names = np.unique(task)
     keys = np.array(draws(seed, f"tuning {name}", 0, len(names), 2**32), dtype=np.int64)

@@ -161,7 +161,8 @@ def find_counterexample(killer: str, mutant: Mutant) -> tuple[str, Case] | None:
     """
     source = mutated_source(mutant)
     answered = judge_source(mutant.module, source, [killer], first_only=True)
-    if any(column["killed_by"] is not None for column in answered.columns) or answered.timed_out:
+    # A crash that another case brings about first leaves the property without a say.
+    if any(column["killed_by"] == killer for column in answered.columns) or answered.timed_out:
         return None
     job: Record = {
         "module": mutant.module,

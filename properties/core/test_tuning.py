@@ -127,7 +127,7 @@ def test_no_setting_under_the_ceiling_saves_more_than_the_chosen_one(
 
 def half(firings: Firings, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Return which runs are of the choosing part, found from the counts of a tuning's result."""
-    return tuning._half(firings.task, seed, "set")
+    return tuning.choosing_half(firings.task, seed, "set")
 
 
 def test_no_task_is_in_both_parts_and_other_seeds_part_otherwise() -> None:
