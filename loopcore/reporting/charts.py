@@ -59,6 +59,10 @@ class _Axes(Protocol):
         """Put the grid behind the marks."""
         ...
 
+
+class _Legended(Protocol):
+    """The part of matplotlib's figure that names its series."""
+
     def legend(self, **style: object) -> object:
         """Draw what each sign means."""
         ...
@@ -90,7 +94,9 @@ def svg(chart: Chart) -> str:
         axes.set_ylabel(chart.y_label)
         axes.grid(linewidth=0.4)
         axes.set_axisbelow(True)
-        figure.legend(loc="outside lower left", ncols=LEGEND_COLUMNS, frameon=False)
+        cast("_Legended", figure).legend(
+            loc="outside lower left", ncols=LEGEND_COLUMNS, frameon=False
+        )
         text = io.StringIO()
         cast("MatplotlibFigure", figure).savefig(
             text, format="svg", transparent=True, metadata={"Date": None}
