@@ -143,6 +143,7 @@ def test_a_child_that_never_reads_is_a_hang(start: Start) -> None:
 def test_a_child_that_trickles_is_a_hang(start: Start) -> None:
     source = """
         import sys, time
+        sys.stdin.readline()
         while True:
             sys.stdout.write("x")
             sys.stdout.flush()
