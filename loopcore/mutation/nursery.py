@@ -81,6 +81,8 @@ class Nursery:
                 [sys.executable, "-m", "loopcore.mutation.nursery"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                # A mutant may hang on the order of a set: the first killer is always the same.
+                env=os.environ | {"PYTHONHASHSEED": "0"},
             )
         process = self._process
         try:
