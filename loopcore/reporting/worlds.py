@@ -47,14 +47,8 @@ TIERS = {"stepwise": "step-wise worlds", "columnar": "columnar habit model"}
 SHOWN = (*MAIN, "cost")
 # Which kind of recorded runs each application can stand beside.
 KINDS = {"coding": "coding", "support": "support", "browser": "shopping"}
-# Which contestants of an audit are which of the benchmark.
-BESIDE = {
-    "consecutive-3": "consecutive-3",
-    "total-3": "total-3",
-    "C": "C",
-    "D": "D",
-    "B": "B",
-}
+# The contestants that audit and benchmark both have, by the same names.
+BESIDE = ("consecutive-3", "total-3", "B", "C", "D")
 _MICROUNITS = 1e6
 
 
@@ -339,10 +333,8 @@ def _beside(bench: BenchResult, audits: Sequence[AuditResult]) -> Section | None
         for one in (each for audit in audits for each in audit.sets if each.kind == kind):
             if family is None:
                 continue
-            for name, label in BESIDE.items():
-                ours = next(
-                    (r for r in family.rows if r.name == label and r.gate == "verify"), None
-                )
+            for name in BESIDE:
+                ours = next((r for r in family.rows if r.name == name and r.gate == "verify"), None)
                 theirs = next((r for r in one.rows if r.contestant == name), None)
                 if ours is None or theirs is None:
                     continue

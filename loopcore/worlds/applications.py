@@ -6,6 +6,7 @@ Source: spec control, section 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from loopcore.worlds.browser import Browser, BrowserHands
 from loopcore.worlds.coding import Coding, CodingHands
@@ -15,35 +16,18 @@ from loopcore.worlds.research import Research, ResearchHands
 from loopcore.worlds.support import Support, SupportHands
 from loopcore.worlds.world import Hands, Setup, World
 
-
-def _coding(setup: Setup) -> tuple[World, Hands]:
-    world = Coding(setup)
-    return world, CodingHands(world)
+Builder = Callable[[Setup], tuple[World, Hands]]
+W = TypeVar("W", bound=World)
 
 
-def _browser(setup: Setup) -> tuple[World, Hands]:
-    world = Browser(setup)
-    return world, BrowserHands(world)
+def _builder(world: Callable[[Setup], W], hands: Callable[[W], Hands]) -> Builder:
+    """Return what makes a world and the hands that know it."""
 
+    def build(setup: Setup) -> tuple[World, Hands]:
+        made = world(setup)
+        return made, hands(made)
 
-def _research(setup: Setup) -> tuple[World, Hands]:
-    world = Research(setup)
-    return world, ResearchHands(world)
-
-
-def _support(setup: Setup) -> tuple[World, Hands]:
-    world = Support(setup)
-    return world, SupportHands(world)
-
-
-def _etl(setup: Setup) -> tuple[World, Hands]:
-    world = Etl(setup)
-    return world, EtlHands(world)
-
-
-def _jobs(setup: Setup) -> tuple[World, Hands]:
-    world = Jobs(setup)
-    return world, JobsHands(world)
+    return build
 
 
 WORLDS: Mapping[str, type[World]] = {
@@ -54,11 +38,11 @@ WORLDS: Mapping[str, type[World]] = {
     "etl": Etl,
     "jobs": Jobs,
 }
-BUILDERS: Mapping[str, Callable[[Setup], tuple[World, Hands]]] = {
-    "coding": _coding,
-    "browser": _browser,
-    "research": _research,
-    "support": _support,
-    "etl": _etl,
-    "jobs": _jobs,
+BUILDERS: Mapping[str, Builder] = {
+    "coding": _builder(Coding, CodingHands),
+    "browser": _builder(Browser, BrowserHands),
+    "research": _builder(Research, ResearchHands),
+    "support": _builder(Support, SupportHands),
+    "etl": _builder(Etl, EtlHands),
+    "jobs": _builder(Jobs, JobsHands),
 }

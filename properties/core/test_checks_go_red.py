@@ -3,17 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import Phase, given, seed, settings
 
-from loopcore.errors import TargetError
 from loopcore.testing import naive
-from loopcore.testing.bias import NO_HEALTH_CHECKS
 from loopcore.testing.building import object_of
 from loopcore.testing.checks import CATALOGUE
-from loopcore.testing.contract import Case, EvaluatorTarget, Property
+from loopcore.testing.contract import EvaluatorTarget, Property
 from loopcore.testing.examining import examine
 from loopcore.testing.profiles import PROFILES
 from loopcore.testing.targets import load_target
+from properties.core.first_finding import first_finding
 from properties.core.wrong_evaluators import Wrong, wrong_evaluators
 
 CASES_MAX = 400
@@ -22,47 +20,17 @@ BY_ID = {each.id: each for each in CATALOGUE}
 WRONG = wrong_evaluators()
 
 
-class _Found(Exception):
-    """A case showed that the target is wrong."""
-
-
 def cases_until_found(
     examined: Property, target: EvaluatorTarget, cases: int, *, examples: bool = True
 ) -> int | None:
     """Return after how many cases the property found something, or None."""
-    judged = 0
-
-    def look(case: Case) -> None:
-        nonlocal judged
-        judged += 1
-        try:
-            finding = examined.judge(target, case).finding
-        except TargetError as error:
-            finding = error.message
-        if finding is not None:
-            raise _Found
-
-    @seed(1)
-    @settings(
-        max_examples=cases,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=NO_HEALTH_CHECKS,
-        report_multiple_bugs=False,
+    found = first_finding(
+        lambda case: examined.judge(target, case),
+        examined.examples if examples else (),
+        examined.cases(),
+        cases,
     )
-    @given(examined.cases())
-    def search(case: Case) -> None:
-        look(case)
-
-    try:
-        if examples:
-            for case in examined.examples:
-                look(case)
-        search()
-    except _Found:
-        return judged
-    return None
+    return None if found is None else found.cases
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=[wrong.name for wrong in WRONG])

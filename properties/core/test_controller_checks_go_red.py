@@ -8,17 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, seed, settings
 
-from loopcore.errors import TargetError
 from loopcore.mutation.control_judging import BROKEN, TARGETS
 from loopcore.mutation.mutants import load_control_mutants
-from loopcore.testing.bias import NO_HEALTH_CHECKS
 from loopcore.testing.checks_controller import CONTROLLER_CATALOGUE
 from loopcore.testing.contract import Case
 from loopcore.testing.controller_contract import INPUTS, ControllerProperty, ControllerTarget
 from loopcore.testing.controller_targets import open_controller
 from loopcore.testing.targets import TargetSpec
+from properties.core.first_finding import first_finding
 from properties.core.wrong_controllers import RECOVERING, WRONG, WrongController
 
 CASES_MAX = 400
@@ -40,10 +38,6 @@ NOT_APPLICABLE: dict[tuple[str, str], str] = {
 PAIRS = [(each, name) for each in CONTROLLER_CATALOGUE for name in LEVELS]
 
 
-class _Found(Exception):
-    """A case showed that the target is wrong."""
-
-
 def level(name: str) -> ControllerTarget:
     """Return a level or variant of this process."""
     return open_controller(TargetSpec(name=name, kind="controller"))
@@ -56,38 +50,13 @@ def quick_examples(examined: ControllerProperty) -> list[Case]:
 
 def finding(examined: ControllerProperty, target: ControllerTarget, cases: int) -> str | None:
     """Return the first finding among explicit and drawn cases, or None."""
-    found: list[str] = []
-
-    def look(case: Case) -> None:
-        try:
-            words = examined.judge(target, case).finding
-        except TargetError as error:
-            words = error.message
-        if words is not None:
-            found.append(words)
-            raise _Found
-
-    @seed(1)
-    @settings(
-        max_examples=cases,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=NO_HEALTH_CHECKS,
-        report_multiple_bugs=False,
+    found = first_finding(
+        lambda case: examined.judge(target, case),
+        quick_examples(examined),
+        None if examined.id in EXAMPLES_ONLY else examined.cases(),
+        cases,
     )
-    @given(examined.cases())
-    def search(case: Case) -> None:
-        look(case)
-
-    try:
-        for case in quick_examples(examined):
-            look(case)
-        if examined.id not in EXAMPLES_ONLY:
-            search()
-    except _Found:
-        return found[0]
-    return None
+    return None if found is None else found.words
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=[wrong.fault for wrong in WRONG])

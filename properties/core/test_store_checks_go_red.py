@@ -7,16 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, seed, settings
 
-from loopcore.errors import TargetError
-from loopcore.testing.bias import NO_HEALTH_CHECKS
 from loopcore.testing.checks_store import STORE_CATALOGUE
-from loopcore.testing.contract import Case
 from loopcore.testing.store_builtin import memory
 from loopcore.testing.store_contract import StoreProperty, StoreTarget
 from loopcore.testing.store_serving import Make
 from loopcore.testing.store_targets import LocalStoreTarget
+from properties.core.first_finding import first_finding
 from properties.core.own_store import OwnStore
 from properties.core.wrong_stores import WRONG
 
@@ -27,43 +24,12 @@ CHECKS = Path(__file__).parent.parent.parent / "loopcore" / "testing" / "checks_
 NAMES = [getattr(make, "__name__", "") for make, _ in WRONG]
 
 
-class _Found(Exception):
-    """A case showed that the store is wrong."""
-
-
 def finding(examined: StoreProperty, target: StoreTarget, cases: int) -> str | None:
     """Return the first finding among explicit and drawn cases, or None."""
-    found: list[str] = []
-
-    def look(case: Case) -> None:
-        try:
-            words = examined.judge(target, case).finding
-        except TargetError as error:
-            words = error.message
-        if words is not None:
-            found.append(words)
-            raise _Found
-
-    @seed(1)
-    @settings(
-        max_examples=cases,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=NO_HEALTH_CHECKS,
-        report_multiple_bugs=False,
+    found = first_finding(
+        lambda case: examined.judge(target, case), examined.examples, examined.cases(), cases
     )
-    @given(examined.cases())
-    def search(case: Case) -> None:
-        look(case)
-
-    try:
-        for case in examined.examples:
-            look(case)
-        search()
-    except _Found:
-        return found[0]
-    return None
+    return None if found is None else found.words
 
 
 @pytest.mark.parametrize(("make", "killer"), WRONG, ids=NAMES)
