@@ -1,29 +1,19 @@
 """A chart as inline SVG: points and lines over two axes, told apart by sign and not by colour.
 
-Theory of operation: as in `plots`, whose settings and palette it shares. Every series has a sign of
-its own and stands in the legend below; bounds are drawn as bars, or as thin lines beside a line.
+Theory of operation: every series has a sign of its own and stands in the legend below; bounds are
+drawn as bars, or as thin lines beside a line.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from loopcore.errors import EnvironmentFault
-from loopcore.reporting.plots import (
-    BASE,
-    GRID,
-    INK,
-    MARK,
-    SETTINGS,
-    WIDTH_INCHES,
-    MatplotlibFigure,
-    MatplotlibSettings,
-    for_page,
-    label_text,
-)
+from loopcore.reporting.drawing import BASE, GRID, INK, MARK, drawn, label_text
 from loopcore.reporting.view import Chart, Series
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HEIGHT_INCHES, LEGEND_ROW_INCHES, LEGEND_COLUMNS = 3.4, 0.2, 2
 # Signs that stay apart in one colour; a chart with more series uses them again, hollow.
@@ -73,20 +63,8 @@ def svg(chart: Chart) -> str:
 
     Errors: EnvironmentFault where matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise EnvironmentFault(
-            "the report needs the extra `report`: install loopcore[report]"
-        ) from None
-    rows = -(-len(chart.series) // LEGEND_COLUMNS)
-    with cast("MatplotlibSettings", mpl).rc_context():
-        cast("dict[str, object]", mpl.rcParams).update(SETTINGS)
-        size = (WIDTH_INCHES, HEIGHT_INCHES + LEGEND_ROW_INCHES * rows)
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasSVG(figure)
+
+    def draw(figure: Figure) -> None:
         axes = cast("_Axes", figure.subplots())
         for place, series in enumerate(chart.series):
             _draw(axes, series, place)
@@ -97,11 +75,9 @@ def svg(chart: Chart) -> str:
         cast("_Legended", figure).legend(
             loc="outside lower left", ncols=LEGEND_COLUMNS, frameon=False
         )
-        text = io.StringIO()
-        cast("MatplotlibFigure", figure).savefig(
-            text, format="svg", transparent=True, metadata={"Date": None}
-        )
-    return for_page(text.getvalue(), chart)
+
+    rows = -(-len(chart.series) // LEGEND_COLUMNS)
+    return drawn(chart, HEIGHT_INCHES + LEGEND_ROW_INCHES * rows, draw)
 
 
 def _draw(axes: _Axes, series: Series, place: int) -> None:

@@ -1,7 +1,7 @@
 """A report as one HTML file: no script, no address that a browser would fetch, no date.
 
 Theory of operation: the template is filled with escaping on; the only text that passes unescaped is
-the SVG that `plots` and `charts` have made and escaped themselves.
+the SVG that `drawing` has made and escaped itself.
 """
 
 from __future__ import annotations

@@ -2,71 +2,23 @@
 
 Theory of operation: one row a contestant, named at its left, and two panels, false stops and saved
 steps, so that no mark hides another and none needs its colour to be told apart: detectors are
-round, the calibrated cap is a square. matplotlib draws with its hash salt and date fixed. Its
-colours are then replaced by those of the page, and its ids made unique by the plot's own.
-
-Source: the palette is Okabe and Ito's, safe for colour-blind readers (2008).
+round, the calibrated cap is a square.
 """
 
 from __future__ import annotations
 
-import html
-import io
-import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from loopcore.errors import EnvironmentFault
-from loopcore.reporting.view import Bar, Chart, Plot
+from loopcore.reporting.drawing import BASE, MARK, drawn, label_text
+from loopcore.reporting.view import Bar, Plot
 
-# Colours that stand for the page's own, which are written in their place.
-INK, MARK, BASE, GRID = "#010203", "#0072b2", "#d55e00", "#808182"
-_PAGE = {
-    INK: "currentColor",
-    MARK: "var(--mark)",
-    BASE: "var(--base)",
-    GRID: "var(--line)",
-}
-WIDTH_INCHES, _ROW_INCHES, _FRAME_INCHES = 7.2, 0.27, 0.85
-_LABEL_CHARACTERS_MAX = 40
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ROW_INCHES, _FRAME_INCHES = 0.27, 0.85
 # A panel ends at the first of these percentages that holds all of its bars.
 _EDGES = (5, 10, 25, 50, 100)
-SETTINGS: dict[str, object] = {
-    "svg.hashsalt": "loopcore",
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": GRID,
-    "axes.unicode_minus": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
-_ID = re.compile(r'\bid="([^"]+)"')
-_REFERENCE = re.compile(r'(url\(#|href="#)([^")]+)')
-_HEAD = re.compile(r"^.*?(?=<svg\b)|<metadata>.*?</metadata>\s*", re.DOTALL)
-
-
-class MatplotlibSettings(Protocol):
-    """The part of matplotlib itself that is used here."""
-
-    def rc_context(self) -> AbstractContextManager[object]:
-        """Put the settings back at the end."""
-        ...
-
-
-class MatplotlibFigure(Protocol):
-    """The part of matplotlib's figure that is used here."""
-
-    def savefig(self, file: io.StringIO, /, **options: object) -> object:
-        """Write the figure."""
-        ...
 
 
 class _Axes(Protocol):
@@ -106,19 +58,8 @@ def svg(plot: Plot) -> str:
 
     Errors: EnvironmentFault where matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise EnvironmentFault(
-            "the report needs the extra `report`: install loopcore[report]"
-        ) from None
-    with cast("MatplotlibSettings", mpl).rc_context():
-        cast("dict[str, object]", mpl.rcParams).update(SETTINGS)
-        height = _FRAME_INCHES + _ROW_INCHES * len(plot.rows)
-        figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-        FigureCanvasSVG(figure)
+
+    def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.08})
         kinds = [row.baseline for row in plot.rows]
         stops, saved = [row.false_stops for row in plot.rows], [row.saved for row in plot.rows]
@@ -126,11 +67,8 @@ def svg(plot: Plot) -> str:
         _panel(cast("_Axes", right), saved, kinds, "steps saved, % (more is better)")
         left.set_yticks(range(len(plot.rows)), [label_text(row.label) for row in plot.rows])
         left.set_ylim(len(plot.rows) - 0.5, -0.5)
-        text = io.StringIO()
-        cast("MatplotlibFigure", figure).savefig(
-            text, format="svg", transparent=True, metadata={"Date": None}
-        )
-    return for_page(text.getvalue(), plot)
+
+    return drawn(plot, _FRAME_INCHES + _ROW_INCHES * len(plot.rows), draw)
 
 
 def _panel(axes: _Axes, bars: Sequence[Bar], baseline: Sequence[bool], label: str) -> None:
@@ -157,25 +95,3 @@ def _panel(axes: _Axes, bars: Sequence[Bar], baseline: Sequence[bool], label: st
 
 def _ends(bar: Bar) -> tuple[float, ...]:
     return tuple(end for end in (bar.share, bar.low, bar.high) if end is not None)
-
-
-def label_text(text: str) -> str:
-    """Return a label that the plot's font has every sign of."""
-    plain = text.encode("ascii", "backslashreplace").decode()
-    plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
-    if len(plain) > _LABEL_CHARACTERS_MAX:
-        return plain[: _LABEL_CHARACTERS_MAX - 3] + "..."
-    return plain
-
-
-def for_page(text: str, plot: Plot | Chart) -> str:
-    """Return the drawing without its head, under the page's colours and with ids of its own."""
-    text = _HEAD.sub("", text)
-    for own, page in _PAGE.items():
-        text = text.replace(own, page)
-    prefix = html.escape(plot.id, quote=True)
-    text = _ID.sub(rf'id="{prefix}-\1"', text)
-    text = _REFERENCE.sub(rf"\1{prefix}-\2", text)
-    title = html.escape(plot.title, quote=True)
-    opening = f'<svg role="img" aria-label="{title}" class="plot" '
-    return text.replace("<svg ", opening, 1).strip()
