@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from loopcore.comparison.outcomes import Truth, truth_of
+from loopcore.comparison.outcomes import truth_of, truth_of_generated
 from loopcore.comparison.sweep_chunks import Settings
 from loopcore.comparison.tuning import tune
 from loopcore.comparison.tuning_results import Tuned
@@ -28,15 +28,7 @@ def _tune(settings: Settings, application: str, ceiling: float) -> Tuned:
 
         numbers = range(min(settings.columnar, TASKS_MAX))
         made = generate(application, numbers, settings.seed, settings.horizon)
-        columns, truth = (
-            made.columns,
-            Truth(
-                application=application,
-                habit=made.habit,
-                onset=made.onset,
-                verified_turn=made.verified_turn,
-            ),
-        )
+        columns, truth = made.columns, truth_of_generated(application, made)
     else:
         from loopcore.batch.interning import columns as interned
         from loopcore.worlds.playing import trajectory

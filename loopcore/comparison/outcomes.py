@@ -28,7 +28,8 @@ from loopcore.errors import UsageError
 from loopcore.worlds.model import HABITS, Played, Trajectory
 
 if TYPE_CHECKING:
-    from loopcore.worlds.habit_model_outcomes import Recovered
+    from loopcore.worlds.habit_model_generation import Generated
+from loopcore.worlds.habit_model_outcomes import Recovered
 
 # The part of a controller that ended a run; `none`: the run ended by itself.
 CAUSES = ("none", "finish", "budget", "gate", "detector")
@@ -232,6 +233,16 @@ def causes_of(reasons: Sequence[str]) -> Int8s:
         if reason not in REASON_CAUSES:
             raise UsageError(f"no controller stops for the reason {reason!r}")
     return np.array([REASON_CAUSES[reason] for reason in reasons], dtype=np.int8)
+
+
+def truth_of_generated(application: str, made: Generated) -> Truth:
+    """Return what the habit model knows of the runs that it made, in the order of its columns."""
+    return Truth(
+        application=application,
+        habit=made.habit,
+        onset=made.onset,
+        verified_turn=made.verified_turn,
+    )
 
 
 def truth_of(application: str, trajectories: Sequence[Trajectory]) -> Truth:

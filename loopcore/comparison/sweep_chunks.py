@@ -37,6 +37,7 @@ from loopcore.comparison.outcomes import (
     from_recovered,
     from_stops,
     truth_of,
+    truth_of_generated,
 )
 from loopcore.comparison.sweep_calibration import CALIBRATED, contestant
 from loopcore.comparison.sweep_contestants import Entry, form_of, leaving_chances
@@ -220,12 +221,7 @@ def _columnar(settings: Settings, chunk: Chunk) -> Block:
     numbers = range(chunk.first, chunk.first + chunk.count)
     model, application = load(), chunk.application
     made = model.generate(application, numbers, seed=settings.seed, turns=settings.horizon)
-    truth = Truth(
-        application=application,
-        habit=made.habit,
-        onset=made.onset,
-        verified_turn=made.verified_turn,
-    )
+    truth = truth_of_generated(application, made)
     judge = _Stops(made.columns, truth)
     found: dict[Entry, Outcomes] = {}
     for entry in settings.entries_of(chunk.tier):
