@@ -154,7 +154,8 @@ def payment_runner(  # noqa: PLR0913 a test says what differs from the example
         reconciler=ask,
         store=store,
         task=f"pay {orders} accounts {AMOUNT} each",
-        rules=Rules(lease_ms=lease_ms),
+        # A kill while it is verified counts as a fault of the verifier.
+        rules=Rules(lease_ms=lease_ms, verifier_faults_max=calls),
         scopes=scopes,
         clock=clock,
         worker=worker,

@@ -22,8 +22,9 @@ from loopcore.comparison.bench import default_settings
 from loopcore.comparison.bench_summary import conclude
 from loopcore.comparison.sweep_chunks import Settings
 from loopcore.recordings.load import samples
+from loopcore.reporting import charts, plots
 from loopcore.reporting.inputs import Assessment, read_results
-from loopcore.reporting.view import Report
+from loopcore.reporting.view import Chart, Plot, Report
 from loopcore.results import MutateResult, VerifyResult, read_result
 from loopcore.verification.engine import Verified
 from properties.core.report_values import held, mutant, mutated, parsed, verified
@@ -61,6 +62,11 @@ def two_tasks(**_: object) -> Settings:
     )
 
 
+def no_picture(picture: Plot | Chart, *_: object) -> str:
+    """Return a picture that takes no time."""
+    return f'<svg id="{picture.id}"></svg>'
+
+
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[VerifyResult, MutateResult], None]:
     """Return a function that puts results made by hand in the place of the slow stages."""
@@ -78,6 +84,9 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[VerifyResult, MutateRes
         monkeypatch.setattr(assess_stages, "default_settings", two_tasks)
         monkeypatch.setattr(assess_stages, "result_of", conclude)
         monkeypatch.setattr(assess_stages, "mutate", mutate)
+        # The whole assessment draws its pictures.
+        for module in (charts, plots):
+            monkeypatch.setattr(module, "drawn", no_picture)
 
     return place
 

@@ -15,7 +15,7 @@ from properties.core.first_finding import first_finding
 from properties.core.wrong_evaluators import Wrong, wrong_evaluators
 
 CASES_MAX = 400
-PASSES = 60
+PASSES = 30
 BY_ID = {each.id: each for each in CATALOGUE}
 WRONG = wrong_evaluators()
 

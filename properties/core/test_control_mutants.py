@@ -58,9 +58,11 @@ def test_every_judge_lets_the_unchanged_controllers_pass() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_sample_of_mutants_is_killed_by_the_judge_that_is_named(name: str) -> None:
+def test_a_sample_of_mutants_is_killed_by_the_judge_that_is_named(
+    name: str, mutant_nursery: Nursery
+) -> None:
     killer = BY_ID[name].killer or ""
-    result = judge_mutant(BY_ID[name], [killer])
+    result = judge_mutant(BY_ID[name], [killer], nursery=mutant_nursery)
     assert (result.verdict, result.killed_by) == ("killed", (killer,))
 
 

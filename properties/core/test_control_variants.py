@@ -44,7 +44,7 @@ def expected(name: str, limits: Limits, run: list[Observation]) -> tuple[int, st
     return None
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["consecutive", "total"]),
     st.integers(2, 5),

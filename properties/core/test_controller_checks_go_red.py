@@ -20,7 +20,7 @@ from properties.core.first_finding import first_finding
 from properties.core.wrong_controllers import RECOVERING, WRONG, WrongController
 
 CASES_MAX = 400
-PASSES = 40
+PASSES = 20
 # Measuring memory is slow, and its explicit cases show all there is to see.
 EXAMPLES_ONLY = ("C08",)
 BY_ID = {each.id: each for each in CONTROLLER_CATALOGUE}

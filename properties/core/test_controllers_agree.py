@@ -28,7 +28,7 @@ from loopcore.testing.control_strategies import controller_limits, observation_s
 from loopcore.testing.naive_controllers import HIGHEST_FIRST, NaiveController
 from properties.core.seeded_control_runs import seeded_limits, seeded_run
 
-EXAMPLES = 100
+EXAMPLES = 40
 EXAMPLES_SLOW = 2_000
 # Sequences from seeds, for level E alone: every detection of them is led through the budgets.
 SEEDED = 2_000
@@ -161,8 +161,8 @@ FAILED = msgspec.structs.replace(X, error_class="e")
 
 # Alphabets with the length to which every run over them is tried, one action a turn.
 ALPHABETS: tuple[tuple[tuple[Observation, ...], int], ...] = (
-    ((X, GOOD_TEXT, POLL), 7),
-    ((X, Y, GOOD_TEXT), 7),
+    ((X, GOOD_TEXT, POLL), 6),
+    ((X, Y, GOOD_TEXT), 6),
     ((X, GOOD_TEXT, FAILED), 6),
     ((X, POLL, GOOD_POLL), 6),
     ((REFUSED, REFUSED_GOOD, PENDING, POLL), 5),

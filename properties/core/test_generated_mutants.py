@@ -24,6 +24,7 @@ from loopcore.mutation.generated import (
 from loopcore.mutation.implementation import judge_mutant, order_of_judges
 from loopcore.mutation.judging import CONTROL_COLUMNS, JUDGES
 from loopcore.mutation.mutants import mutated_source
+from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.values import DataError
 
 SOURCE = '''
@@ -138,10 +139,10 @@ def test_every_argument_says_something() -> None:
 
 
 @pytest.mark.parametrize("mutant", SAMPLE, ids=lambda mutant: mutant.id)
-def test_a_sample_of_bodies_is_killed(mutant: object) -> None:
+def test_a_sample_of_bodies_is_killed(mutant: object, mutant_nursery: Nursery) -> None:
     known = next(each for each in SAMPLE if each is mutant)
     judges = CONTROL_COLUMNS if known.is_control else JUDGES
-    result = judge_mutant(known, judges)
+    result = judge_mutant(known, judges, nursery=mutant_nursery)
     assert (result.verdict, len(result.killed_by)) == ("killed", 1)
 
 
