@@ -13,7 +13,6 @@ Source: spec evaluator, section 6; spec verification, section 1; spec control, s
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shlex
 import sys
@@ -29,8 +28,9 @@ from loopcore.cli import (
     EXIT_WANTING,
     complain,
 )
+from loopcore.cli.extras import check_extras
 from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer
-from loopcore.errors import EnvironmentFault, UsageError
+from loopcore.errors import UsageError
 from loopcore.files import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ EXITS = {
     "unknown": EXIT_UNKNOWN,
     "nothing": EXIT_UNKNOWN,
 }
-# The packages of the extras `verify`, `bench` and `report` that the stages cannot do without.
-NEEDED = ("hypothesis", "jinja2", "matplotlib", "numpy")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -85,11 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the stages, write the report, say where it is; return the exit status."""
-    lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if lacking:
-        raise EnvironmentFault(
-            f"assess needs {', '.join(lacking)}: pip install 'loopcore[verify,bench,report]'"
-        )
+    check_extras("assess", "verify", "bench", "report")
     from loopcore.cli.assess_stages import Assessing
     from loopcore.reporting import report as reporting
 

@@ -10,7 +10,6 @@ Source: spec control, section 5.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from loopcore.cli import EXIT_INTERRUPTED, complain
+from loopcore.cli.extras import check_extras
 from loopcore.cli.import_ import exit_status
 from loopcore.cli.options import SEED_MAX, integer, share
 from loopcore.cli.progress import file_progress, printable
@@ -25,7 +25,6 @@ from loopcore.comparison.audit import AuditResult, SetResult, audit_sets, conclu
 from loopcore.comparison.tables import markdown
 from loopcore.comparison.tuning_results import Tuned
 from loopcore.comparison.tuning_tables import markdown as tuned
-from loopcore.errors import EnvironmentFault
 from loopcore.files import write_whole
 from loopcore.recordings.load import load, samples
 from loopcore.recordings.model import Run
@@ -58,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Audit the logs, print and write the tables; return the exit status."""
     seed = integer("--seed", arguments.seed, 0, SEED_MAX)
     ceiling = None if arguments.tune is None else share("--tune", arguments.tune)
-    if ceiling is not None and importlib.util.find_spec("numpy") is None:
-        raise EnvironmentFault("--tune needs the extra: pip install 'loopcore[bench]'")
+    if ceiling is not None:
+        check_extras("--tune", "bench")
     with file_progress("reading") as on_file:
         loaded = load(
             arguments.logs or [samples()],

@@ -13,7 +13,6 @@ Source: spec control, sections 3, 4, 6 and 7.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import time
@@ -25,8 +24,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from loopcore.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_WANTING, complain
+from loopcore.cli.extras import check_extras
 from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer, share
-from loopcore.errors import EnvironmentFault, UsageError
+from loopcore.errors import UsageError
 from loopcore.files import DEFAULT_FOLDER, write_whole
 from loopcore.results import write_result
 
@@ -88,8 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the sweep, write and print the tables; return the exit status."""
-    if importlib.util.find_spec("numpy") is None:
-        raise EnvironmentFault("bench needs the extra: pip install 'loopcore[bench]'")
+    check_extras("bench", "bench")
     from loopcore.comparison import baselines
     from loopcore.comparison.bench import JOURNAL_FILE, result_of
     from loopcore.comparison.bench_tables import comparison, markdown

@@ -12,7 +12,6 @@ Source: spec verification, section 3.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 from collections import Counter
@@ -22,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopcore.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_WANTING, complain
+from loopcore.cli.extras import check_extras
 from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer
-from loopcore.errors import EnvironmentFault, UsageError
+from loopcore.errors import UsageError
 from loopcore.files import DEFAULT_FOLDER, write_whole
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, write and print; return the exit status."""
-    if importlib.util.find_spec("hypothesis") is None:
-        raise EnvironmentFault("mutate needs the extra: pip install 'loopcore[verify]'")
+    check_extras("mutate", "verify")
     seed = integer("--seed", arguments.seed, 0, SEED_MAX)
     cores = str(os.cpu_count() or 1)
     jobs = integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)

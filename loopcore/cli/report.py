@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from loopcore.cli import EXIT_OK
+from loopcore.cli.extras import check_extras
 from loopcore.files import DEFAULT_FOLDER
 
 HELP = "Render result files as one report: HTML, Markdown and JSON; measures nothing."
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Render the results of the folder; return the exit status."""
+    check_extras("report", "bench", "report")
     from loopcore.reporting import report
     from loopcore.reporting.inputs import read_results
 

@@ -9,7 +9,6 @@ Source: spec verification, section 1.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -26,6 +25,7 @@ from loopcore.cli import (
     complain,
     proving,
 )
+from loopcore.cli.extras import check_extras
 from loopcore.cli.options import JOBS_MAX, SEED_MAX, integer
 from loopcore.errors import EnvironmentFault, UsageError
 from loopcore.files import DEFAULT_FOLDER, write_whole
@@ -98,8 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--kind {arguments.kind} is not there yet: {kinds}")
     if arguments.kind not in ("evaluator", "controller", "store"):
         raise UsageError(f"there is no kind {arguments.kind!r} of target; {kinds}")
-    if importlib.util.find_spec("hypothesis") is None:
-        raise EnvironmentFault("verify needs the extra: pip install 'loopcore[verify]'")
+    check_extras("verify", "verify")
     from loopcore.testing.kinds import CONTROLLERS, EVALUATORS, STORES
 
     if arguments.kind == CONTROLLERS.name:
