@@ -1,8 +1,8 @@
 """`loopcore bench`: what every level of control does to worlds whose truth is known.
 
-Writes OUT/bench.json, which holds nothing that was timed, so that the same seed gives the same
-bytes whatever the number of jobs, and OUT/bench.md with its tables. Finished chunks are kept in
-OUT/bench.journal until the result is written: after an interruption the same command goes on.
+Writes OUT/bench/bench.json, which holds nothing that was timed, so that the same seed gives the
+same bytes whatever the number of jobs, and OUT/bench/bench.md with its tables. Finished chunks are
+kept beside them until the result is written: after an interruption the same command goes on.
 
 Exit status 0 when done; 1 when a named figure is worse than the baseline's; 2 for bad usage; 130
 when interrupted, with the tables of what is finished, marked so.
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     cores = str(os.cpu_count() or 1)
     jobs = integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
     began = time.monotonic()
-    folder = Path(arguments.out)
+    folder = Path(arguments.out) / "bench"
     swept = _swept(settings, folder, jobs, arguments.cluster)
     result = result_of(swept, ceiling=ceiling)
     text = markdown(result)

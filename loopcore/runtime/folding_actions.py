@@ -128,9 +128,10 @@ def outcome_observed(state: State, event: Event, payload: OutcomeObserved) -> No
     if payload.contradicts:
         _mark_incident(state, action)
     if payload.usage_late and action.charged is not None:
-        state.late = state.late.plus(
-            charge(action.reserved.reserved, payload.measured).minus(action.charged)
-        )
+        due = charge(action.reserved.reserved, payload.measured)
+        more = due.minus(action.charged.plus(action.late))
+        state.late = state.late.plus(more)
+        _keep(state, msgspec.structs.replace(action, late=action.late.plus(more)))
     if payload.usage_late or payload.late:
         return
     state.findings.extend(f"{action.name}: {finding}"[:1_024] for finding in payload.findings)

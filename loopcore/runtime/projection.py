@@ -10,9 +10,10 @@ own counters and rules are checked by a second statement of them, on every journ
   ended it, one further step with the refused action's worst case gives the runner's terminal.
 
 Choices: of a chain of resumed runs the journals are given one after the other, and the trace is
-that of the whole chain under the last policy. What a batch that is refused whole, or usage that was
-reported too late for a step, holds beside the refused action counts with it. A refusal by a budget
-wider than the run says nothing about the run's own policy.
+that of the whole chain under the last policy; a finish of an earlier run that another terminal
+overtook is a verification there, since it ended nothing. What a batch that is refused whole, or
+usage that was reported too late for a step, holds beside the refused action counts with it. A
+refusal by a budget wider than the run says nothing about the run's own policy.
 
 Source: spec runtime, section 8.
 """
@@ -117,7 +118,10 @@ class _Reading:
                 pass
 
     def _begin(self, payload: RunCreated) -> None:
-        """Take up a policy; what was found out since the last terminal now counts."""
+        """Take up a policy; what was found out since the last terminal now counts.
+
+        A finish of an earlier run that another terminal overtook ended nothing.
+        """
         self.policy, self.receipt, self.refusal = payload.policy, None, None
         for facts in self.facts.values():
             facts.outcome = facts.found or facts.outcome
@@ -125,6 +129,11 @@ class _Reading:
             found = self.facts[name].found
             if found is not None and self.steps[place].outcome == "indeterminate":
                 self.steps[place] = msgspec.structs.replace(self.steps[place], outcome=found)
+        for place, step in enumerate(self.steps):
+            if step.action_kind == "finish":
+                self.steps[place] = msgspec.structs.replace(
+                    step, action_kind="verification", completion_receipt_sha256=None
+                )
 
     def _reconciled(self, payload: EffectReconciled) -> None:
         facts = self.facts[payload.action]

@@ -47,6 +47,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         epoch: of its last event, so that inherited ones are told from own ones.
         outcome: the first definitive one, or `indeterminate` when the run ended on that.
         charged: what it was settled at, None while it is not settled.
+        late: what was reported of it after the terminal, above what it was settled at.
         step: its number among the committed steps, None while it is none.
         no_effect: it was verified that the effect did not and will not happen.
         answers: how often a reconciler could not tell; asked_at_unix_ms: when the last time.
@@ -62,6 +63,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     accepted: tuple[str, ...] = ()
     outcome: Outcome | None = None
     charged: Amounts | None = None
+    late: Amounts = NOTHING
     step: int | None = None
     no_effect: bool = False
     finish_refused: bool = False

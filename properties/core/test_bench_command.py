@@ -52,21 +52,21 @@ def test_it_writes_typed_results_and_tables_and_no_journal_stays(
 ) -> None:
     assert bench("--out", "one") == EXIT_OK
     printed = capsys.readouterr()
-    result = read_result(tmp_path / "one" / RESULT_FILE, BenchResult)
+    result = read_result(tmp_path / "one" / "bench" / RESULT_FILE, BenchResult)
     assert result.complete
     assert (result.horizon, result.cap, result.seed) == (120, 30, 0)
     assert result.tiers[0].families[-1].tasks == 36
     assert [row.name for row in result.tiers[0].families[-1].rows] == ["A", "B", "D", "E", "E"]
-    assert (tmp_path / "one" / TABLES_FILE).read_text() == printed.out
+    assert (tmp_path / "one" / "bench" / TABLES_FILE).read_text() == printed.out
     assert "horizon 120 turns" in printed.out
     assert "Break-even under gate verify" in printed.out
     assert "turns a second of one core" in printed.err
     assert len(printed.err.splitlines()) == 1
-    assert not (tmp_path / "one" / JOURNAL_FILE).exists()
+    assert not (tmp_path / "one" / "bench" / JOURNAL_FILE).exists()
     assert bench("--out", "two", "--json") == EXIT_OK
     assert json.loads(capsys.readouterr().out)["schema"] == "loopcore/bench/1"
-    assert (tmp_path / "two" / RESULT_FILE).read_bytes() == (
-        tmp_path / "one" / RESULT_FILE
+    assert (tmp_path / "two" / "bench" / RESULT_FILE).read_bytes() == (
+        tmp_path / "one" / "bench" / RESULT_FILE
     ).read_bytes()
 
 
@@ -89,14 +89,14 @@ def test_an_interrupt_leaves_marked_results_and_the_same_command_goes_on(
     said = capsys.readouterr()
     assert "**Interrupted: 2 of 3 chunks" in said.out
     assert "interrupted after 2 of 3 chunks" in said.err
-    half = read_result(tmp_path / "one" / RESULT_FILE, BenchResult)
+    half = read_result(tmp_path / "one" / "bench" / RESULT_FILE, BenchResult)
     assert (half.complete, half.chunks_done, half.chunks) == (False, 2, 3)
     monkeypatch.setitem(blocks, "stepwise", stepwise)
     assert bench("--out", "one") == EXIT_OK
     assert "2 of 3 chunks were finished before" in capsys.readouterr().err
     assert bench("--out", "two") == EXIT_OK
-    assert (tmp_path / "two" / RESULT_FILE).read_bytes() == (
-        tmp_path / "one" / RESULT_FILE
+    assert (tmp_path / "two" / "bench" / RESULT_FILE).read_bytes() == (
+        tmp_path / "one" / "bench" / RESULT_FILE
     ).read_bytes()
 
 
@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_work(
 
 def test_the_result_names_everything_that_it_depends_on(tmp_path: Path) -> None:
     assert bench("--out", "one") == EXIT_OK
-    result = read_result(tmp_path / "one" / RESULT_FILE, BenchResult)
+    result = read_result(tmp_path / "one" / "bench" / RESULT_FILE, BenchResult)
     assert result.entries == few()
     assert result.limits == Limits()
     text = msgspec.json.encode(result).decode()

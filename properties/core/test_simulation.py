@@ -25,6 +25,8 @@ from loopcore.testing.simulation.tape import Broken
 
 FIRST_SEED, RUNS = 640, 150
 MANY_RUNS = 10_000
+# Late usage reported twice; a finish that a deadline overtook, in a run that was continued.
+ONCE_BROKEN = (5892, 8921)
 # A run that reserves, dispatches, observes, settles and commits, and is resumed by another owner.
 RICH_SEED = 1_000
 PRINT_DIGESTS = """
@@ -42,6 +44,12 @@ def swept() -> SweepResult:
 def test_no_rule_breaks_in_the_first_seeds() -> None:
     assert [(each.seed, each.rule, each.reason) for each in swept().first_broken] == []
     assert swept().runs == RUNS
+
+
+@pytest.mark.parametrize("seed", ONCE_BROKEN)
+def test_no_rule_breaks_where_one_did(seed: int) -> None:
+    outcome = simulate(seed)
+    assert outcome.verdict == "held", outcome.reason
 
 
 @pytest.mark.slow
