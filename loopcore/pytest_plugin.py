@@ -29,7 +29,7 @@ OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("--loopcore-kind", "KIND", "what the target is: evaluator (default) or controller"),
 )
 # What is meant where no target is named.
-_OWN = {"evaluator": "loopcore reference evaluator", "controller": "loopcore level D"}
+_OWN = {"evaluator": "loopcore reference evaluator", "controller": "loopcore level E"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

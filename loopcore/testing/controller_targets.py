@@ -38,7 +38,7 @@ from loopcore.testing.targets import TargetSpec
 if TYPE_CHECKING:
     from loopcore.testing.controller_contract import ControllerTarget
 
-DEFAULT_LEVEL = "D"
+DEFAULT_LEVEL = "E"
 # In this process every byte is counted.
 _TRACED_NOISE_BYTES = 2**11
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -50,7 +50,7 @@ def open_controller(spec: TargetSpec) -> ControllerTarget:
 
     Arguments:
         spec: a name with a colon is `package.module:factory`, one without is a level or variant;
-            neither a name nor a command is level D.
+            neither a name nor a command is level E.
     """
     if spec.name is not None and spec.command is not None:
         raise UsageError("name a target or give --command, not both")

@@ -1,6 +1,6 @@
 """Claim: the target holds every property of the catalogue of controllers.
 
-The target is the one that the plug-in's options name, and our level D without them:
+The target is the one that the plug-in's options name, and our level E without them:
 
     pytest --pyargs loopcore.properties.loop --loopcore-kind controller \
         --loopcore-target package.module:factory
