@@ -20,7 +20,6 @@ Source: spec runtime, section 1; RFC 8785.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, cast, get_args
 
@@ -151,8 +150,6 @@ EMPTY_HEAD = Head(sequence=0, digest=GENESIS, epoch=0)
 
 _DECODER = msgspec.json.Decoder(Event, strict=True)
 _HEXADECIMALS = b"0123456789abcdef"
-# What a fraction, an exponent or an integer beyond the limit must look like; a text may, too.
-_SUSPICIOUS = re.compile(rb"[:,\[]-?[0-9]+[.eE]|[0-9]{16}")
 
 
 def encode_event(event: Event) -> bytes:
@@ -186,13 +183,31 @@ def decode_event(data: bytes) -> Event:
     )
     if "".join(digests).encode().translate(None, _HEXADECIMALS):
         raise InvalidEvent("a digest is not in lowercase hexadecimals", sequence=event.sequence)
-    # Most payloads have nothing that could be wrong, and their text shows it at a glance.
-    plain = data.isascii() and _SUSPICIOUS.search(data) is None
-    shallow = data.count(b"[") + data.count(b"{") <= PAYLOAD_DEPTH_MAX
-    wrong = None if plain and shallow else _wrong_payload(event.payload)
+    # Most payloads have nothing that could be wrong; only the others are searched for the reason.
+    plain = data.isascii() and _is_plain(event.payload.values(), 1)
+    wrong = None if plain else _wrong_payload(event.payload)
     if wrong is not None:
         raise InvalidEvent(wrong, sequence=event.sequence)
     return event
+
+
+def _is_plain(values: Iterable[object], depth: int) -> bool:
+    """Return whether decoded values at a depth are neither too deep nor numbers without a form."""
+    for value in values:
+        kind = type(value)
+        if kind is str or kind is bool or value is None:
+            continue
+        if kind is int:
+            if abs(cast("int", value)) > INTEGER_MAX:
+                return False
+        elif depth == PAYLOAD_DEPTH_MAX:
+            return False
+        elif kind is dict:
+            if not _is_plain(cast("dict[str, object]", value).values(), depth + 1):
+                return False
+        elif kind is not list or not _is_plain(cast("list[object]", value), depth + 1):
+            return False
+    return True
 
 
 def _wrong_payload(payload: dict[str, object]) -> str | None:
@@ -255,15 +270,16 @@ def chain(head: Head, drafts: Sequence[Event]) -> tuple[Event, ...]:
     Only sequence, link and epoch are set anew; whatever stood there is a placeholder.
     """
     linked: list[Event] = []
-    for draft in drafts:
+    for number, draft in enumerate(drafts, start=1):
         event = msgspec.structs.replace(
             draft,
             sequence=head.sequence + 1,
             previous_event_sha256=head.digest,
             epoch=epoch_after(head.epoch, draft.kind),
         )
-        head = follow(event.run_id, head, event)
         linked.append(event)
+        if number < len(drafts):
+            head = follow(event.run_id, head, event)
     return tuple(linked)
 
 

@@ -13,7 +13,8 @@ Source: spec runtime, section 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from loopcore.canonical import digest_bytes
 from loopcore.store.contract import (
@@ -41,8 +42,7 @@ _OPENING = ("run_created",)
 _OTHER_DIGEST = "its digest is not the one that was kept beside it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a store keeps of a run besides its events.
 
     Fields:
@@ -53,8 +53,7 @@ class Standing:
     lease_expires_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event as a store keeps it: its canonical bytes, and their digest beside them."""
 
     sequence: int
@@ -65,8 +64,7 @@ class Row:
 NO_EVENTS = Standing(head=EMPTY_HEAD)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """An append that is well formed in itself, ready to be held against a run's standing.
 
     Fields:
