@@ -109,4 +109,4 @@ def pytest_terminal_summary(
     """Write the ratio of every benchmark that ran."""
     none: dict[str, float] = {}
     for name, ratio in config.stash.get(_RATIOS, none).items():
-        terminalreporter.line(f"{name}: one step costs {ratio:.2f} turns of the calibration loop")
+        terminalreporter.line(f"{name}: {ratio:.2f} turns of the calibration loop a step or event")
