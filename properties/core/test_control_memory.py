@@ -59,7 +59,11 @@ def turn(number: int) -> list[Observation]:
     return [call, poll] if number % POLL_EVERY == 0 else [call]
 
 
-@pytest.mark.parametrize("level", sorted(LEVELS))
+# Level E remembers everything that the others do.
+@pytest.mark.parametrize(
+    "level",
+    [pytest.param(one, marks=[] if one == "E" else pytest.mark.slow) for one in sorted(LEVELS)],
+)
 def test_the_state_of_a_level_does_not_grow_with_the_run(level: str) -> None:
     ours = controller(level)
     ours.start(LIMITS)

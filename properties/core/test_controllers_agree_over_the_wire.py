@@ -25,7 +25,7 @@ from loopcore.testing.targets import TargetSpec
 from properties.core.seeded_control_runs import seeded_limits, seeded_run
 
 # Sequences a level. Each has seeds of its own.
-SEQUENCES = 200
+SEQUENCES = 60
 SEQUENCES_SLOW = 5_000
 
 

@@ -2,7 +2,8 @@
 
 The alphabet has 24 letters that between them reach every rule and every step code. Bounds grow with
 the length, so that long traces are not all cut by an early terminal. A cycle needs four steps, so
-the shorter scope does not reach `nonproductive_cycle`; the longer one does.
+the shorter scope, of the release with more rules, does not reach `nonproductive_cycle`; the longer
+one does, in both releases.
 """
 
 import msgspec
@@ -59,13 +60,11 @@ def test_the_alphabet_has_as_many_letters_as_the_claim() -> None:
     assert len(ALPHABET) == len({letter.name for letter in ALPHABET}) == LETTERS
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", [EXTENDED])
 def test_reference_and_model_agree_on_every_trace_of_up_to_three_steps(release: str) -> None:
     count, met = compare_all(release, 3)
     assert count == 14_425
-    assert every_verdict(release) - met == (
-        {"nonproductive_cycle"} if release == EXTENDED else set()
-    )
+    assert every_verdict(release) - met == {"nonproductive_cycle"}
 
 
 @pytest.mark.slow

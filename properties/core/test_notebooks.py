@@ -18,6 +18,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.py"))
 CELL_SECONDS_MAX = 60
 LOOPBACK = "127.0.0.1"
+QUICK = "from_trace_to_receipt"
 # What each page shows when it has computed what it is about.
 SHOWN = {
     "crash_resume_reconcile": "paid twice: 0",
@@ -50,7 +51,13 @@ def test_every_notebook_is_known_by_what_it_shows() -> None:
     assert {path.stem for path in NOTEBOOKS} == set(SHOWN)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == QUICK else pytest.mark.slow)
+        for path in NOTEBOOKS
+    ],
+)
 def test_the_notebook_runs_to_its_end_and_shows_what_it_computes(
     path: Path, tmp_path: Path
 ) -> None:

@@ -141,10 +141,16 @@ def test_an_expected_failure_that_names_no_property_is_an_error(folder: Path) ->
     ("options", "sentence"),
     [
         (("--loopcore-target", "nowhere:evaluate"), "no module nowhere"),
-        (("--loopcore-target", "theirs:right", "--loopcore-command", "x"), "not both"),
-        (("--loopcore-profile", "hasty"), "no profile 'hasty'"),
-        (("--loopcore-seed", "abc"), "--loopcore-seed takes an integer"),
-        (("--loopcore-kind", "loops"), "no kind 'loops'"),
+        pytest.param(
+            ("--loopcore-target", "theirs:right", "--loopcore-command", "x"),
+            "not both",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(("--loopcore-profile", "hasty"), "no profile 'hasty'", marks=pytest.mark.slow),
+        pytest.param(
+            ("--loopcore-seed", "abc"), "--loopcore-seed takes an integer", marks=pytest.mark.slow
+        ),
+        pytest.param(("--loopcore-kind", "loops"), "no kind 'loops'", marks=pytest.mark.slow),
         (("--loopcore-kind", "controller", "--loopcore-target", "theirs:gone"), "cannot load"),
     ],
 )

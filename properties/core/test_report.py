@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from loopcore.cli import main
 from loopcore.lab import run_lab
 from loopcore.reporting import html, markdown, report
 from loopcore.reporting.inputs import Assessment, Results, Stage, read_results
@@ -223,28 +224,27 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("data", BAD_FILES.values(), ids=BAD_FILES.keys())
 def test_a_file_that_is_no_result_is_refused_in_one_sentence_that_names_it(
-    data: bytes, tmp_path: Path
+    data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path / "in", Results(verify=verified()))
     (tmp_path / "in" / 'it\'s "bad".json').write_bytes(data)
-    done = loopcore("report", str(tmp_path / "in"), "--out", str(tmp_path / "out"))
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    assert main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
     assert 'it\'s "bad".json' in line
     assert not (tmp_path / "out").exists()
 
 
 def test_a_missing_folder_an_empty_one_and_two_results_of_a_kind_are_refused(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
     put(tmp_path / "two" / "a", Results(verify=verified()))
     put(tmp_path / "two" / "b", Results(verify=verified()))
     for name, said in {"none": "no such folder", "empty": "no result", "two": "two verify"}.items():
-        done = loopcore("report", str(tmp_path / name), "--out", str(tmp_path / "out"))
-        assert done.returncode == 2
-        (line,) = done.stderr.splitlines()
+        assert main(["report", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
         assert said in line
         assert name in line
 
