@@ -27,7 +27,14 @@ import msgspec
 
 import loopcore
 from loopcore.errors import LoopcoreError
-from loopcore.mutation.mutants import AGREEMENT, DOORS, VECTORS, Mutant, mutated_source
+from loopcore.mutation.mutants import (
+    AGREEMENT,
+    DOORS,
+    TOTALITY,
+    VECTORS,
+    Mutant,
+    mutated_source,
+)
 from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.values import Record, record
 from loopcore.results import MutantResult
@@ -37,7 +44,6 @@ from loopcore.suite import suite_folder
 CHILD_SECONDS_MAX = 60.0
 # How long the properties may search for what no saved case has shown of a generated mutant.
 HUNT_SECONDS_MAX = 300.0
-TOTALITY = "E15"
 # Where the first kill is all that counts, these come first, and these last: they take longest.
 _QUICK_JUDGES = (AGREEMENT, DOORS)
 _SLOW_JUDGES = (VECTORS, "E01", "C01", "C07", "C09", "C08")

@@ -26,7 +26,7 @@ from loopcore.documents import evaluate_trace
 from loopcore.errors import InputError, TargetError
 from loopcore.mutation.cases import judge_trace_case, load_trace_cases
 from loopcore.mutation.conformance import reference_result
-from loopcore.mutation.mutants import AGREEMENT, DOORS, RECEIPTS, VECTORS
+from loopcore.mutation.mutants import AGREEMENT, DOORS, RECEIPTS, TOTALITY, VECTORS
 from loopcore.mutation.values import DataError, Record, record
 from loopcore.mutation.vectors import load_vectors
 from loopcore.suite import suite_folder
@@ -38,7 +38,6 @@ from loopcore.testing.targets import BuiltInTarget, CommandTarget, TargetSpec
 
 T = TypeVar("T")
 
-TOTALITY = "E15"
 _NO_MORE = "no more"
 PROPERTIES: dict[str, Property] = {each.id: each for each in CATALOGUE if each.id[0] == "E"}
 JUDGES: tuple[str, ...] = (*PROPERTIES, RECEIPTS, DOORS, VECTORS)

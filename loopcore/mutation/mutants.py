@@ -44,6 +44,8 @@ CONTROL_MODULES = (
 # Judges besides the properties: the conformance vectors, the receipt cases of `traces.json`, the
 # other doors of the evaluator, and the saved runs of controllers.
 VECTORS, RECEIPTS, DOORS, AGREEMENT = "vectors", "receipts", "doors", "agreement"
+# The property that answers for a crash or a hang, whichever judge meets it.
+TOTALITY = "E15"
 _KILLER = re.compile(r"E\d\d|vectors|receipts|doors")
 _CONTROL_KILLER = re.compile(r"C\d\d|agreement")
 

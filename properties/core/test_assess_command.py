@@ -1,7 +1,8 @@
 """`loopcore assess` leaves a whole report whatever happens, and its exit status says what happened.
 
-Theory of operation: one real run goes through every stage. The other tests put results made by hand
-in the place of the two slow stages, or end a real run from outside as soon as it has begun.
+Theory of operation: these tests put results made by hand in the place of the two slow stages, or
+end a real run from outside as soon as it has begun. `properties/repo/test_report_in_browser.py`
+lets one real run go through every stage.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from loopcore.comparison.bench_summary import conclude
 from loopcore.comparison.sweep_chunks import Settings
 from loopcore.recordings.load import samples
 from loopcore.reporting import charts, plots
-from loopcore.reporting.inputs import Assessment, read_results
+from loopcore.reporting.inputs import Assessment
 from loopcore.reporting.view import Chart, Plot, Report
 from loopcore.results import MutateResult, VerifyResult, read_result
 from loopcore.verification.engine import Verified
@@ -84,47 +85,11 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[VerifyResult, MutateRes
         monkeypatch.setattr(assess_stages, "default_settings", two_tasks)
         monkeypatch.setattr(assess_stages, "result_of", conclude)
         monkeypatch.setattr(assess_stages, "mutate", mutate)
-        # The whole assessment draws its pictures.
+        # A whole assessment draws its pictures, in a test of its own.
         for module in (charts, plots):
             monkeypatch.setattr(module, "drawn", no_picture)
 
     return place
-
-
-@pytest.mark.slow
-def test_a_whole_assessment_writes_three_forms_of_one_report_and_is_quiet(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("--out", str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=False,
-    )
-    built = report_in(tmp_path)
-    assert done.returncode == {"held": 0, "broken": 1, "survived": 1, "unknown": 3}[built.outcome]
-    assert done.stderr == ""
-    lines = done.stdout.splitlines()
-    assert len(lines) <= 8
-    assert lines[0] == built.verdict
-    assert "completion: identity only" in lines
-    assert lines[-1] == f"report: {tmp_path / 'report.html'}"
-    assert built.incomplete is None
-    chapters = [one.id for one in built.sections if one.level == 2]
-    assert chapters[:5] == ["properties", "coverage", "mutations", "worlds", "samples"]
-    results = read_results(tmp_path)
-    assert results.verify is not None
-    assert results.verify.profile == "quick"
-    assert results.mutate is not None
-    assert results.mutate.subset is not None
-    again = subprocess.run(
-        [sys.executable, "-m", "loopcore", "report", str(tmp_path), "--out", str(tmp_path / "b")],
-        capture_output=True,
-        timeout=RUN_SECONDS_MAX,
-        check=True,
-    )
-    assert again.stderr == b""
-    for name in FORMS:
-        assert (tmp_path / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 CASES: dict[str, tuple[VerifyResult, MutateResult, int]] = {

@@ -14,6 +14,7 @@ from loopcore.mutation.judging import CONTROL_JUDGES, load_witnesses
 from loopcore.mutation.mutants import CONTROL_MODULES, load_control_mutants, mutated_source
 from loopcore.mutation.nursery import Nursery
 from loopcore.mutation.planting import source_of
+from properties.core.mutant_kills import check_each_ends_as_it_says
 
 MUTANTS = load_control_mutants()
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
@@ -69,11 +70,4 @@ def test_a_sample_of_mutants_is_killed_by_the_judge_that_is_named(
 
 @pytest.mark.slow
 def test_every_mutant_dies_by_the_judge_that_is_named_but_the_equivalent_ones() -> None:
-    with Nursery() as nursery:
-        for mutant in MUTANTS:
-            if mutant.equivalent is not None:
-                result = judge_mutant(mutant, CONTROL_JUDGES, nursery=nursery)
-                assert result.verdict == "equivalent", result
-            else:
-                result = judge_mutant(mutant, [mutant.killer or ""], nursery=nursery)
-                assert (result.verdict, result.killed_by) == ("killed", (mutant.killer,)), result
+    check_each_ends_as_it_says(MUTANTS, CONTROL_JUDGES)

@@ -29,7 +29,7 @@ from loopcore.testing.naive_controllers import HIGHEST_FIRST, NaiveController
 from properties.core.seeded_control_runs import seeded_limits, seeded_run
 
 EXAMPLES = 40
-EXAMPLES_SLOW = 2_000
+EXAMPLES_SLOW = 1_000
 # Sequences from seeds, for level E alone: every detection of them is led through the budgets.
 SEEDED = 2_000
 SEEDED_SLOW = 20_000

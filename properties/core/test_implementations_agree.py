@@ -23,7 +23,7 @@ from loopcore.testing import naive
 from properties.core.random_documents import source
 
 DOCUMENTS = 2_000
-DOCUMENTS_SLOW = 40_000
+DOCUMENTS_SLOW = 20_000
 
 
 def comparable(reply: object) -> object:

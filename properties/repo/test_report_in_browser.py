@@ -1,4 +1,4 @@
-"""The report that ``loopcore assess`` writes opens in a browser as its reader expects.
+"""The report that ``loopcore assess`` writes is whole, and opens in a browser as expected.
 
 Theory of operation: a copy of the page gets one script at its end, which measures the page after
 layout and writes what it found into the page; the headless browser prints the page. A page with
@@ -15,9 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from loopcore.reporting.inputs import read_results
+from loopcore.reporting.view import Report
+
 pytestmark = pytest.mark.slow
 
 ASSESS_SECONDS_MAX = 900
+FORMS = ("report.html", "report.md", "report.json")
 BROWSER_SECONDS_MAX = 120
 BROWSER = [
     "chromium",
@@ -93,16 +97,42 @@ def measure(page: str, folder: Path) -> Findings:
     return msgspec.convert(json.loads(html.unescape(written.group(1))), Findings)
 
 
-def test_the_report_of_an_assessment_is_whole(root: Path, tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "loopcore", "assess", "--profile", "quick", "--out", str(tmp_path)],
-        cwd=root,
+def test_a_whole_assessment_writes_three_forms_of_one_report_and_a_page_that_is_whole(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "loopcore", "assess", "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=ASSESS_SECONDS_MAX,
+        check=False,
+    )
+    built = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=Report)
+    assert done.returncode == {"held": 0, "broken": 1, "survived": 1, "unknown": 3}[built.outcome]
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 8
+    assert lines[0] == built.verdict
+    assert "completion: identity only" in lines
+    assert lines[-1] == f"report: {tmp_path / 'report.html'}"
+    assert built.incomplete is None
+    chapters = [one.id for one in built.sections if one.level == 2]
+    assert chapters[:5] == ["properties", "coverage", "mutations", "worlds", "samples"]
+    results = read_results(tmp_path)
+    assert results.verify is not None
+    assert results.verify.profile == "quick"
+    assert results.mutate is not None
+    assert results.mutate.subset is not None
+    again = subprocess.run(
+        [sys.executable, "-m", "loopcore", "report", str(tmp_path), "--out", str(tmp_path / "b")],
         capture_output=True,
         timeout=ASSESS_SECONDS_MAX,
         check=True,
     )
-    (report,) = tmp_path.glob("*.html")
-    found = measure(report.read_text(encoding="utf-8"), tmp_path)
+    assert again.stderr == b""
+    for name in FORMS:
+        assert (tmp_path / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    found = measure((tmp_path / "report.html").read_text(encoding="utf-8"), tmp_path)
     assert found.heading
     assert found.tables
     assert found == Findings(
