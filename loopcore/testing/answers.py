@@ -10,6 +10,7 @@ Source: spec evaluator, section 7.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from loopcore.errors import TargetError, UsageError
@@ -21,6 +22,7 @@ SHOWN_CHARACTERS_MAX = 100
 NO_OBJECT = "no JSON object with each key once"
 # What every target is asked first, in either protocol.
 DESCRIBE = b'{"id":1,"op":"describe"}'
+_ID = re.compile(rb'"id"\s*:\s*(-?[0-9]{1,16})(?![0-9.eE])')
 
 
 def parsed(data: bytes) -> object:
@@ -43,13 +45,18 @@ def _single(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _requested_id(asked: bytes) -> object:
-    """Return the id of any bytes that were sent, or None; they may repeat keys on purpose."""
+def _requested_ids(asked: bytes) -> list[object]:
+    """Return what may be the id of any bytes that were sent; they may repeat keys on purpose.
+
+    What is nested too deep for this reader need not be too deep for the target's.
+    """
     try:
         request = as_object(cast("object", json.loads(asked.decode("utf-8"))))
-    except (ValueError, RecursionError):
-        return None
-    return None if request is None else request.get("id")
+    except ValueError:
+        return []
+    except RecursionError:
+        return [int(digits) for digits in _ID.findall(asked)]
+    return [] if request is None else [request.get("id")]
 
 
 def as_object(value: object) -> dict[str, object] | None:
@@ -90,8 +97,8 @@ def checked_answer(data: bytes, asked: bytes, number: int | None = None) -> Answ
         refuse(f"its answer is {NO_OBJECT}: {cut(data.decode('utf-8', 'replace'))}", asked)
     identity = value.pop("id", False)
     if number is None:
-        own = _requested_id(asked)
-        fits = identity is None or (_is_integer(own) and identity == own)
+        own = [each for each in _requested_ids(asked) if _is_integer(each)]
+        fits = identity is None or (_is_integer(identity) and identity in own)
     else:
         fits = _is_integer(identity) and identity == number
     if not fits:

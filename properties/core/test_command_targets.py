@@ -1,5 +1,6 @@
 """A target in any language is held to the protocol before it is held to anything else."""
 
+import json
 import sys
 import textwrap
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from loopcore.errors import TargetError, UsageError
 from loopcore.suite import load_target
+from loopcore.testing.answers import checked_answer
 from loopcore.testing.contract import EvaluatorTarget
 
 
@@ -147,3 +149,13 @@ def test_an_answer_in_another_encoding_than_utf_8_is_refused(spoken: Speak, enco
     with pytest.raises(TargetError) as caught:
         target.evaluate({}, [])
     assert caught.value.kind == "answer"
+
+
+def test_an_id_in_a_line_too_deep_for_our_reader_may_be_answered_and_no_other() -> None:
+    asked = b'{"id":7,"op":"evaluate","policy":%b,"steps":[]}' % (b"[" * 5_000 + b"]" * 5_000)
+    error = {"code": "malformed", "path": "$", "step": None}
+    for identity in (7, None):
+        answer = json.dumps({"id": identity, "error": error}).encode()
+        assert checked_answer(answer, asked) == {"error": error}
+    with pytest.raises(TargetError, match="has the id 8, which is not that of the request"):
+        checked_answer(json.dumps({"id": 8, "error": error}).encode(), asked)

@@ -24,6 +24,7 @@ _DOCUMENT_CODES = ("malformed", "invalid_policy")
 _LEAVES_MAX = 8
 _LINE_BYTES_MAX = 200
 _DEEP = 100_000
+_DEEPER = 2_000
 _LONG = 70_000
 
 
@@ -167,6 +168,8 @@ def _examples() -> tuple[Case, ...]:
         _line(b"9" * _LONG),
         _line(b'"' + b"\\ud800" * 10 + b'"'),
         _line(request % (texts[0], b"[" * _DEEP)),
+        # Too deep for one reader of JSON, and not for another, which sees the id.
+        _line(request % (texts[0], b"[" * _DEEPER + b"]" * _DEEPER)),
         _line(request % (texts[0], texts[1][:-9])),
         _line(document(texts[0], texts[1])),
     )
