@@ -102,14 +102,14 @@ def _search(job: dict[str, object], path: str) -> None:
 
 
 def _hunt(job: dict[str, object], path: str) -> None:
-    """Say what each property finds by a quick search of its own, up to the first finding."""
+    """Say what each property finds by a search of its own, up to the first finding."""
     import msgspec
 
     from loopcore.mutation.judging import CONTROL_JUDGES, PROPERTIES, MutantTarget, searched
     from loopcore.testing.profiles import PROFILES
 
     _check(job)
-    profile = PROFILES["quick"]
+    profile = PROFILES[str(job["profile"])]
     for name in cast("list[str]", job["properties"]):
         if name in CONTROL_JUDGES:
             from loopcore.mutation.control_judging import CONTROL_PROPERTIES, controllers

@@ -132,7 +132,7 @@ def judge_mutant(
     )
     columns = answered.columns
     if _is_unexplained(mutant, answered):
-        columns += _hunt(mutant, judges, nursery)
+        columns += hunt(mutant, judges, nursery)
     killed_by = {str(each["killed_by"]) for each in columns if each["killed_by"]}
     cases, spent = 0, 0.0
     for column in columns:
@@ -166,12 +166,18 @@ def _is_unexplained(mutant: Mutant, answered: Answered) -> bool:
     return mutant.body is not None and mutant.equivalent is None and lives and not told
 
 
-def _hunt(mutant: Mutant, judges: Sequence[str], nursery: Nursery | None) -> tuple[Record, ...]:
-    """Return what the properties among the judges find by searching, up to the first finding."""
+def hunt(
+    mutant: Mutant, judges: Sequence[str], nursery: Nursery | None, *, profile: str = "quick"
+) -> tuple[Record, ...]:
+    """Return what the properties among the judges find by searching, up to the first finding.
+
+    Arguments: profile, of `verify`, says how far each property searches.
+    """
     job: Record = {
         "module": mutant.module,
         "source": mutated_source(mutant),
         "properties": [name for name in judges if name[0] in "EC"],
+        "profile": profile,
     }
     if nursery is None:
         with Nursery() as own:
