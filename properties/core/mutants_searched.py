@@ -5,8 +5,8 @@
 `loopcore mutate` judges mutants on saved cases. Here the property that a mutant names searches as
 in `loopcore verify --profile default`, from nothing, until it finds the mutant; the exit status is
 1 when one is not found. Of one that names totality, which answers for what no property can read,
-all of them search in their order. Mutants that name vectors, receipt cases or doors are not reachable through
-an evaluator's or a controller's protocol, and are counted apart.
+all of them search in their order. Mutants that name vectors, receipt cases or doors are not
+reachable through an evaluator's or a controller's protocol, and are counted apart.
 """
 
 import statistics
