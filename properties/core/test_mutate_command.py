@@ -136,7 +136,8 @@ def test_an_interruption_keeps_what_was_finished(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as child:
-        _wait_until((tmp_path / "mutate" / "progress.jsonl").exists)
+        # What is written second is judged after the first is among the results.
+        _wait_until(lambda: _lines_in(tmp_path / "mutate" / "progress.jsonl") >= 2)
         os.kill(child.pid, signal.SIGINT)
         output, complaint = child.communicate(timeout=120)
     assert child.returncode == 130, complaint
@@ -146,6 +147,10 @@ def test_an_interruption_keeps_what_was_finished(tmp_path: Path) -> None:
     assert result.interrupted
     assert 1 <= len(result.mutants) < 40
     assert b"killed" in output
+
+
+def _lines_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
