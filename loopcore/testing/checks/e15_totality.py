@@ -25,6 +25,8 @@ _LEAVES_MAX = 8
 _LINE_BYTES_MAX = 200
 _DEEP = 100_000
 _DEEPER = 2_000
+_EVIDENCE = "new_evidence_receipt_sha256"
+_TOO_MANY = [f"{number:064x}" for number in range(65)]
 _LONG = 70_000
 
 
@@ -150,8 +152,12 @@ def _examples() -> tuple[Case, ...]:
         for _ in range(20):
             deep = [deep]
         odd.append({**trace, name: deep})
+    crowded = [{**as_record(step), _EVIDENCE: _TOO_MANY} for step in list_of(trace["steps"])]
+    shouted = [{**as_record(step), "outcome": "SUCCEEDED"} for step in list_of(trace["steps"])]
     return (
         *odd,
+        {**trace, "steps": crowded},
+        {**trace, "steps": shouted},
         {"policy": trace["policy"], "steps": []},
         _line(b""),
         _line(b" "),
