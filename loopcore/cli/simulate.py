@@ -81,6 +81,7 @@ def _replay(seed: int, folder: Path, *, as_json: bool) -> int:
     outcome = simulation.run()
     moves = simulation.tape.lines
     document = {"options": simulation.options, "moves": moves, "outcome": outcome}
+    document = {"schema": "loopcore/simulation-replay/1", **document}
     data = msgspec.json.encode(document)
     write_whole(folder / "replay.json", msgspec.json.format(data, indent=1) + b"\n")
     if as_json:

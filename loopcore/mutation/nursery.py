@@ -155,6 +155,10 @@ def _live(action: str, path: str) -> None:
         os.dup2(os.open(path + ".err", os.O_WRONLY), 2)
         child.main([action, path])
         status = 0
+    except FileNotFoundError:
+        # A job that was given up takes its folder with it.
+        if os.path.exists(path):
+            traceback.print_exc()
     except BaseException:  # noqa: BLE001 a fork must never go on as a second nursery
         traceback.print_exc()
     finally:

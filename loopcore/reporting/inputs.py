@@ -87,7 +87,13 @@ _SCHEMAS = {
 }
 # Written by loopcore too, but no result that a report shows.
 _LEFT_OUT = {"conformance.json"}
-_PASSED_OVER = {REPORT_SCHEMA, "loopcore/counterexample/1", "loopcore/proof-result/1"}
+_PASSED_OVER = {
+    REPORT_SCHEMA,
+    "loopcore/counterexample/1",
+    "loopcore/proof-result/1",
+    "loopcore/simulation-replay/1",
+    "loopcore/simulation-result/1",
+}
 
 
 def read_results(folder: Path) -> Results:
