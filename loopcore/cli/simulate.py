@@ -165,7 +165,8 @@ def _explore(folder: Path, *, as_json: bool) -> int:
     write_whole(folder / "exploration.json", b"")
     planted = explore(planted="no fence")
     result = explore()
-    document = {"exploration": result, "planted": planted}
+    schema = "loopcore/exploration-result/1"
+    document = {"schema": schema, "exploration": result, "planted": planted}
     data = msgspec.json.encode(document)
     write_whole(folder / "exploration.json", msgspec.json.format(data, indent=1) + b"\n")
     if as_json:

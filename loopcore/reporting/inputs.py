@@ -90,6 +90,7 @@ _LEFT_OUT = {"conformance.json"}
 _PASSED_OVER = {
     REPORT_SCHEMA,
     "loopcore/counterexample/1",
+    "loopcore/exploration-result/1",
     "loopcore/proof-result/1",
     "loopcore/simulation-replay/1",
     "loopcore/simulation-result/1",
