@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,7 @@ class Nursery:
         process, self._process = self._process, None
         if process is not None:
             with process:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
 
     def run(self, action: str, job: Record, seconds: float) -> tuple[list[Record], bool, str]:
         """Return the lines that a job answered, whether its time ran out, and its last complaint.
@@ -81,6 +82,8 @@ class Nursery:
                 [sys.executable, "-m", "loopcore.mutation.nursery"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                # Its fork belongs to its group, so that both are ended together.
+                process_group=0,
                 # A mutant may hang on the order of a set: the first killer is always the same.
                 env=os.environ | {"PYTHONHASHSEED": "0"},
             )
@@ -155,10 +158,6 @@ def _live(action: str, path: str) -> None:
         os.dup2(os.open(path + ".err", os.O_WRONLY), 2)
         child.main([action, path])
         status = 0
-    except FileNotFoundError:
-        # A job that was given up takes its folder with it.
-        if os.path.exists(path):
-            traceback.print_exc()
     except BaseException:  # noqa: BLE001 a fork must never go on as a second nursery
         traceback.print_exc()
     finally:
