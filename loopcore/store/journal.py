@@ -150,6 +150,8 @@ EMPTY_HEAD = Head(sequence=0, digest=GENESIS, epoch=0)
 
 _DECODER = msgspec.json.Decoder(Event, strict=True)
 _HEXADECIMALS = b"0123456789abcdef"
+# Types of decoded values with which nothing can be wrong.
+_ALWAYS_RIGHT = frozenset({str, bool, type(None)})
 
 
 def encode_event(event: Event) -> bytes:
@@ -183,31 +185,10 @@ def decode_event(data: bytes) -> Event:
     )
     if "".join(digests).encode().translate(None, _HEXADECIMALS):
         raise InvalidEvent("a digest is not in lowercase hexadecimals", sequence=event.sequence)
-    # Most payloads have nothing that could be wrong; only the others are searched for the reason.
-    plain = data.isascii() and _is_plain(event.payload.values(), 1)
-    wrong = None if plain else _wrong_payload(event.payload)
+    wrong = _wrong_payload(event.payload)
     if wrong is not None:
         raise InvalidEvent(wrong, sequence=event.sequence)
     return event
-
-
-def _is_plain(values: Iterable[object], depth: int) -> bool:
-    """Return whether decoded values at a depth are neither too deep nor numbers without a form."""
-    for value in values:
-        kind = type(value)
-        if kind is str or kind is bool or value is None:
-            continue
-        if kind is int:
-            if abs(cast("int", value)) > INTEGER_MAX:
-                return False
-        elif depth == PAYLOAD_DEPTH_MAX:
-            return False
-        elif kind is dict:
-            if not _is_plain(cast("dict[str, object]", value).values(), depth + 1):
-                return False
-        elif kind is not list or not _is_plain(cast("list[object]", value), depth + 1):
-            return False
-    return True
 
 
 def _wrong_payload(payload: dict[str, object]) -> str | None:
@@ -225,11 +206,12 @@ def _wrong_payload(payload: dict[str, object]) -> str | None:
             return f"its payload is deeper than {PAYLOAD_DEPTH_MAX}"
         if isinstance(value, dict):
             members = cast("dict[str, object]", value)
-            if not all(key.isascii() for key in members):
+            if not "".join(members).isascii():
                 return "its payload has a key that is not ASCII"
-            waiting += [(item, depth + 1) for item in members.values()]
+            inner: Iterable[object] = members.values()
         else:
-            waiting += [(item, depth + 1) for item in cast("list[object]", value)]
+            inner = cast("list[object]", value)
+        waiting += [(item, depth + 1) for item in inner if type(item) not in _ALWAYS_RIGHT]
     return None
 
 
@@ -270,7 +252,9 @@ def chain(head: Head, drafts: Sequence[Event]) -> tuple[Event, ...]:
     Only sequence, link and epoch are set anew; whatever stood there is a placeholder.
     """
     linked: list[Event] = []
-    for number, draft in enumerate(drafts, start=1):
+    for draft in drafts:
+        if linked:
+            head = follow(linked[-1].run_id, head, linked[-1])
         event = msgspec.structs.replace(
             draft,
             sequence=head.sequence + 1,
@@ -278,8 +262,6 @@ def chain(head: Head, drafts: Sequence[Event]) -> tuple[Event, ...]:
             epoch=epoch_after(head.epoch, draft.kind),
         )
         linked.append(event)
-        if number < len(drafts):
-            head = follow(event.run_id, head, event)
     return tuple(linked)
 
 
