@@ -29,7 +29,7 @@ from loopcore.worlds.model import HABITS, Played, Trajectory
 
 if TYPE_CHECKING:
     from loopcore.worlds.habit_model_generation import Generated
-from loopcore.worlds.habit_model_outcomes import Recovered
+    from loopcore.worlds.habit_model_outcomes import Recovered
 
 # The part of a controller that ended a run; `none`: the run ended by itself.
 CAUSES = ("none", "finish", "budget", "gate", "detector")

@@ -126,14 +126,14 @@ class _Reading:
         for facts in self.facts.values():
             facts.outcome = facts.found or facts.outcome
         for place, name in enumerate(self.committed):
-            found = self.facts[name].found
-            if found is not None and self.steps[place].outcome == "indeterminate":
-                self.steps[place] = msgspec.structs.replace(self.steps[place], outcome=found)
-        for place, step in enumerate(self.steps):
+            step, found = self.steps[place], self.facts[name].found
+            if found is not None and step.outcome == "indeterminate":
+                step = msgspec.structs.replace(step, outcome=found)
             if step.action_kind == "finish":
-                self.steps[place] = msgspec.structs.replace(
+                step = msgspec.structs.replace(
                     step, action_kind="verification", completion_receipt_sha256=None
                 )
+            self.steps[place] = step
 
     def _reconciled(self, payload: EffectReconciled) -> None:
         facts = self.facts[payload.action]
