@@ -25,6 +25,7 @@ from loopcore.store.memory import MemoryStore
 
 # One step is six events: reserved, dispatched, observed, validated, settled, committed.
 EVENTS_PER_STEP = 6
+RUN_ID = "r"
 
 
 async def nothing(call: ToolCall) -> ToolResult:
@@ -62,7 +63,7 @@ def timed_run(steps: int) -> tuple[Runner, RunReceipt, float]:
     """Return a run that is over, and its microseconds a step."""
     runner = counting(steps)
     started = time.thread_time()
-    receipt = asyncio.run(runner.run("r"))
+    receipt = asyncio.run(runner.run(RUN_ID))
     return runner, receipt, (time.thread_time() - started) * 1e6 / steps
 
 
@@ -70,7 +71,7 @@ def timed_resumption(runner: Runner) -> tuple[int, float, float]:
     """Return a journal's events, and microseconds an event to read and to read, verify and fold."""
     store = runner.journals.store
     started = time.thread_time()
-    events = list(store.read("r"))
+    events = list(store.read(RUN_ID))
     read = time.thread_time() - started
     fold_all(events)
     whole = time.thread_time() - started
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"runner's own time: {each:.0f} us a step over {options.steps} steps ({receipt.terminal})"
     )
-    if not agreement(runner.journals.store.read("r")).agrees:
+    if not agreement(runner.journals.store.read(RUN_ID)).agrees:
         return 1
     for size in options.events:
         made, _, _ = timed_run(max(1, size // EVENTS_PER_STEP))

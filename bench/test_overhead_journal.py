@@ -2,68 +2,36 @@
 
     pytest bench --benchmark-only
 
-Both are per event of one real run's journal, without the wait for a disk: the events are appended
-to the store in memory as the runner appended them, one append for each batch of their own, and the
-reconstruction reads them, verifies every link and folds. `store_ratios.py` shows what a disk adds.
+Both are per event of one real run's journal, without the wait for a disk: each event is appended to
+the store in memory by itself, and the reconstruction reads all, verifies every link and folds.
+`store_ratios.py` shows what a disk adds.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from bench.runner_ratios import RUN_ID, timed_run
 from loopcore.runtime.folding import fold_all
-from loopcore.runtime.messages import Proposal
-from loopcore.runtime.policies import run_policy
-from loopcore.runtime.runner import Runner
-from loopcore.runtime.tools import Accepted, ToolCall, ToolResult, Verdict, act, finish, tool
-from loopcore.runtime.views import View
-from loopcore.store.journal import EMPTY_HEAD, Event
+from loopcore.store.journal import EMPTY_HEAD
 from loopcore.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from bench.conftest import Measure
+    from loopcore.store.contract import Store
 
 STEPS = 50
-RUN_ID = "r"
 
 
-async def nothing(call: ToolCall) -> ToolResult:
-    """Do nothing, and say that the state changed, so that no rule ever stops the run."""
-    return ToolResult(
-        state_sha256=f"{int(call.action[1:]):064x}", evidence=(call.evidence(call.action),)
-    )
-
-
-def propose(view: View) -> Proposal:
-    """Call as often as is wanted, then finish."""
-    return finish() if view.steps >= STEPS else act("t", {"n": view.steps})
-
-
-def accept(view: View, claim: str) -> Verdict:
-    """Accept every finish."""
-    del view, claim
-    return Accepted(subject="done")
-
-
-def journal() -> tuple[MemoryStore, list[Event]]:
-    """Return a store with one finished run, and the run's events."""
-    store = MemoryStore()
-    bound = STEPS + 10
-    runner = Runner(
-        policy=run_policy("overhead", max_steps=bound, max_tool_calls=bound),
-        planner=propose,
-        tools=[tool("t", nothing)],
-        verifier=accept,
-        store=store,
-        threads=False,
-    )
-    assert asyncio.run(runner.run(RUN_ID)).terminal == "completed"
-    return store, list(store.read(RUN_ID))
+def finished() -> Store:
+    """Return a store with the journal of one run that is over."""
+    runner, receipt, _ = timed_run(STEPS)
+    assert receipt.terminal == "completed"
+    return runner.journals.store
 
 
 def test_append(measure: Measure) -> None:
-    _, events = journal()
+    events = list(finished().read(RUN_ID))
 
     def append() -> None:
         store, head = MemoryStore(), EMPTY_HEAD
@@ -74,5 +42,5 @@ def test_append(measure: Measure) -> None:
 
 
 def test_reconstruction(measure: Measure) -> None:
-    store, events = journal()
-    measure(lambda: fold_all(store.read(RUN_ID)), len(events))
+    store = finished()
+    measure(lambda: fold_all(store.read(RUN_ID)), store.head(RUN_ID).sequence)

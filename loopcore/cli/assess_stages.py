@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from loopcore import __version__
+from loopcore.cli import bench
 from loopcore.cli.progress import file_progress, printable
 from loopcore.comparison.audit import AuditResult, SetResult, audit_sets, conclude
 from loopcore.comparison.bench import JOURNAL_FILE, default_settings, result_of, swept_in
@@ -53,8 +54,7 @@ VERIFY_FILE = "verify/result.json"
 MUTATE_FILE = "mutate/result.json"
 AUDIT_FILE = "audit/audit.json"
 SAMPLES_FILE = "samples/audit.json"
-BENCH_FOLDER = "bench"
-BENCH_FILE = f"{BENCH_FOLDER}/bench.json"
+BENCH_FILE = f"{bench.FOLDER}/{bench.RESULT_FILE}"
 # Tasks an application of the worlds, step-wise and columnar, by profile.
 BENCH_TASKS = {"quick": (50, 2_000), "default": (500, 20_000), "thorough": (2_000, 100_000)}
 # The profile under which a sample of the planted faults is enough.
@@ -220,7 +220,7 @@ class Assessing:
         """Compare the levels on worlds with known truth; what was finished is written."""
         stepwise, columnar = BENCH_TASKS[self.profile]
         settings = default_settings(seed=self.seed, stepwise=stepwise, columnar=columnar)
-        folder = self.folder / BENCH_FOLDER
+        folder = self.folder / bench.FOLDER
         with file_progress("bench") as advance:
 
             def show(done: int, whole: int, _: Line) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from loopcore.comparison.sweep_chunks import Settings
 
 HELP = "Compare levels of control on worlds with known truth: false stops, loops, cost."
-RESULT_FILE, TABLES_FILE = "bench.json", "bench.md"
+FOLDER, RESULT_FILE, TABLES_FILE = "bench", "bench.json", "bench.md"
 
 STEPWISE_TASKS, COLUMNAR_TASKS = 500, 20_000
 QUICK_STEPWISE_TASKS, QUICK_COLUMNAR_TASKS = 50, 2_000
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     cores = str(os.cpu_count() or 1)
     jobs = integer("--jobs", cores if arguments.jobs is None else arguments.jobs, 1, JOBS_MAX)
     began = time.monotonic()
-    folder = Path(arguments.out) / "bench"
+    folder = Path(arguments.out) / FOLDER
     swept = _swept(settings, folder, jobs, arguments.cluster)
     result = result_of(swept, ceiling=ceiling)
     text = markdown(result)

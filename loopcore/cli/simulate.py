@@ -80,8 +80,12 @@ def _replay(seed: int, folder: Path, *, as_json: bool) -> int:
     simulation = Simulation(seed, keeps=True)
     outcome = simulation.run()
     moves = simulation.tape.lines
-    document = {"options": simulation.options, "moves": moves, "outcome": outcome}
-    document = {"schema": "loopcore/simulation-replay/1", **document}
+    document = {
+        "schema": "loopcore/simulation-replay/1",
+        "options": simulation.options,
+        "moves": moves,
+        "outcome": outcome,
+    }
     data = msgspec.json.encode(document)
     write_whole(folder / "replay.json", msgspec.json.format(data, indent=1) + b"\n")
     if as_json:
@@ -165,8 +169,11 @@ def _explore(folder: Path, *, as_json: bool) -> int:
     write_whole(folder / "exploration.json", b"")
     planted = explore(planted="no fence")
     result = explore()
-    schema = "loopcore/exploration-result/1"
-    document = {"schema": schema, "exploration": result, "planted": planted}
+    document = {
+        "schema": "loopcore/exploration-result/1",
+        "exploration": result,
+        "planted": planted,
+    }
     data = msgspec.json.encode(document)
     write_whole(folder / "exploration.json", msgspec.json.format(data, indent=1) + b"\n")
     if as_json:

@@ -1,4 +1,7 @@
-"""Tests of the proofs are collected where the extra `prove` is installed, and never skipped."""
+"""What the tests of the core share, and which of them are collected.
+
+Tests of the proofs are collected where the extra `prove` is installed, and never skipped.
+"""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

@@ -236,6 +236,16 @@ def test_a_file_that_is_no_result_is_refused_in_one_sentence_that_names_it(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("options", [("--seed", "1"), ("--runs", "1")])
+def test_what_simulate_wrote_is_passed_over(
+    options: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "in", Results(verify=verified()))
+    assert main(["simulate", *options, "--out", str(tmp_path / "in")]) == 0
+    assert main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_missing_folder_an_empty_one_and_two_results_of_a_kind_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
