@@ -1,8 +1,7 @@
 """Where chunks are computed: in this process, in worker processes, or on a cluster.
 
 Theory of operation: a sweep asks for nothing but `concurrent.futures.Executor`. Worker processes
-are spawned, which every platform can, ignore the interrupt of a terminal, and use one thread each
-for linear algebra, as there is a process a core; when the sweep is left they are ended. A cluster
+use one thread each for linear algebra, as there is a process a core. A cluster
 that already exists is named by the address of its scheduler; dask's executor runs a lost worker's
 chunks again on the others.
 
@@ -12,16 +11,15 @@ Source: spec control, section 6; distributed, `Client.get_executor`.
 from __future__ import annotations
 
 import importlib.util
-import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Generator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import ParamSpec, Protocol, TypeVar, cast
 
 from loopcore.errors import EnvironmentFault, UsageError
+from loopcore.worker_pool import worker_pool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,34 +64,12 @@ def executor(jobs: int, cluster: str | None = None) -> Generator[Executor]:
 
 @contextmanager
 def _processes(jobs: int) -> Generator[Executor]:
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        max_workers=jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_ignore_interrupts,
-    )
-    try:
-        # Workers inherit these when they are spawned, which is at the first submissions: a worker
-        # that starts takes an interrupt before it can say that it ignores it, and reads the number
-        # of threads when the library is loaded.
-        with _held_interrupts(), _one_thread():
-            for future in [pool.submit(os.getpid) for _ in range(jobs)]:
-                future.result()
+    with ExitStack() as stack:
+        # Workers read the number of threads when they load the library, which may be at their
+        # first call; what they inherit at their start stays theirs.
+        with _one_thread():
+            pool = stack.enter_context(worker_pool(jobs))
         yield pool
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - others:
-            child.terminate()
-            child.join()
-
-
-@contextmanager
-def _held_interrupts() -> Generator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -108,10 +84,6 @@ def _one_thread() -> Generator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _Client(Protocol):

@@ -1,33 +1,33 @@
 """Properties on several cores: one process a worker, each with a target of its own.
 
 Theory of operation: a worker opens the target from its specification and finds properties in the
-catalogue by their ids, so nothing but names and outcomes crosses the border. Workers ignore the
-interrupt of a terminal; the parent has it, and then ends them by a signal on which they end their
-target first. A worker whose parent has gone ends itself.
+catalogue by their ids, so nothing but names and outcomes crosses the border. A worker ends its
+target before it ends itself, whether in order, by a signal, or since its parent has gone.
 
-Choices: processes, not threads, since drawing cases keeps Python's lock busy; and they are spawned,
-since a fork would copy whatever the parent holds.
+Choices: processes, not threads, since drawing cases keeps Python's lock busy.
 """
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
+from functools import partial
 from types import FrameType
 from typing import TypeAlias
 
-from loopcore.errors import EnvironmentFault, LoopcoreError
+from loopcore.errors import LoopcoreError
 from loopcore.process import end_children
 from loopcore.suite import TargetSpec
 from loopcore.testing.contract import Invariant, T
 from loopcore.testing.examining import Outcome, examine
 from loopcore.testing.kinds import CONTROLLERS, EVALUATORS, Kind
 from loopcore.testing.profiles import Profile
+from loopcore.worker_pool import worker_pool
 
 _ENDED_STATUS = 1
 
@@ -57,37 +57,15 @@ def examine_in_workers(
     spec: object = getattr(target, "spec", None)
     if not isinstance(spec, TargetSpec):
         raise ValueError("the target has no specification")
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        max_workers=min(jobs, len(properties)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_prepare,
-        initargs=(spec,),
-    )
-    try:
-        # A worker that starts takes an interrupt before it can say that it ignores it, so it starts
-        # with interrupts held back; this process has a held one as soon as all are started.
-        held_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            waiting = [pool.submit(_examine, each.id, profile, seed) for each in properties]
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
+    with worker_pool(min(jobs, len(properties)), partial(_prepare, spec)) as pool:
+        waiting = [pool.submit(_examine, each.id, profile, seed) for each in properties]
         for ready in as_completed(waiting):
             yield ready.result()
-    except BrokenProcessPool:
-        raise EnvironmentFault(
-            "a worker process was ended from outside; use fewer with --jobs"
-        ) from None
-    finally:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _prepare(spec: TargetSpec) -> None:
-    """Make this worker ready: its signals, its watch over the parent, its target."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    """Make this worker ready: what it does at its end, its watch over the parent, its target."""
+    atexit.register(end_children)
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_watch_parent, daemon=True).start()
     if spec.kind == CONTROLLERS.name:

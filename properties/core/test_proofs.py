@@ -6,6 +6,8 @@ understood is unknown.
 """
 
 import inspect
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -284,3 +286,25 @@ def test_what_was_proved_is_said_for_each_property() -> None:
 def test_a_kind_of_proof_that_there_is_not_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no kind 'magic'"):
         run_proofs(["magic"])
+
+
+# Whether a sum of three cubes is 114 is not known, so z3 is busy until its time is over.
+BUSY = """
+import os, signal, threading
+from loopcore.verification.proofs.solver import solve
+names = "xyz"
+cubes = " ".join(f"(* {name} {name} {name})" for name in names)
+script = "".join(f"(declare-const {name} Int)" for name in names)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    solve(script + f"(assert (= (+ {cubes}) 114)) (assert (> x 1000))", seconds=3600)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_stops_z3_and_is_no_answer_of_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

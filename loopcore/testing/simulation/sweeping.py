@@ -8,17 +8,16 @@ Source: spec runtime, section 9.
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Literal
 
 import msgspec
 
 from loopcore import __version__
 from loopcore.testing.simulation.running import Outcome, simulate
+from loopcore.worker_pool import worker_pool
 
 CHUNK_RUNS = 50
 BROKEN_KEPT_MAX = 20
@@ -133,8 +132,7 @@ def _parts(chunks: list[tuple[int, int]], jobs: int) -> Iterator[_Sums]:
         for first, runs in chunks:
             yield _chunk(first, runs)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt)
-    try:
+    with worker_pool(jobs) as pool:
         waiting = iter(chunks)
         running: set[Future[_Sums]] = set()
         while True:
@@ -147,10 +145,3 @@ def _parts(chunks: list[tuple[int, int]], jobs: int) -> Iterator[_Sums]:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _ignore_interrupt() -> None:
-    """Leave an interruption to the process that hands out the seeds."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

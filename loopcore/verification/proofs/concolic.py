@@ -29,6 +29,7 @@ from loopcore.testing import naive
 from loopcore.testing.building import EXTENDED, Move, build_steps, number_of, roomy_policy
 from loopcore.testing.naive_wire import INTEGER_MAX, Record, is_array
 from loopcore.verification.proofs.results import Counterexample, TheoremResult
+from loopcore.verification.proofs.solver import leave_interrupts_alone
 from loopcore.verification.proofs.subject import Subject, comparable
 from loopcore.verification.proofs.unknowns import EVIDENCE, POLICY_RANGES
 
@@ -191,6 +192,7 @@ def _explore(subject: Subject, scene: Scene, seconds: float) -> _Paths:
     from crosshair.options import DEFAULT_OPTIONS
     from crosshair.statespace import RootNode
 
+    leave_interrupts_alone()
     # This module tells the engine about the types of the standard library.
     importlib.import_module("crosshair.core_and_libs")
     # The evaluator's module is made before anything is traced.

@@ -14,14 +14,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 
 import msgspec
 
-from loopcore.errors import EnvironmentFault
 from loopcore.models import Policy, Step
 from loopcore.testing.alphabet import (
     ALPHABET,
@@ -35,6 +31,7 @@ from loopcore.testing.naive import evaluate
 from loopcore.testing.naive_wire import Record, as_record, is_array
 from loopcore.verification.proofs.results import Counterexample, TheoremResult
 from loopcore.verification.proofs.subject import Subject, comparable
+from loopcore.worker_pool import worker_pool
 
 LENGTH_MAX = 4
 # A cycle of two pairs, twice, needs four steps.
@@ -107,14 +104,9 @@ def _parts(subject: Subject, release: str, length: int, jobs: int) -> Iterable[C
     if jobs == 1:
         yield from (compare_traces(subject, release, length, first) for first in firsts)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with worker_pool(jobs) as pool:
         futures = [pool.submit(compare_traces, subject, release, length, first) for first in firsts]
-        try:
-            yield from (future.result() for future in futures)
-        except BrokenProcessPool:
-            raise EnvironmentFault("a process of the small scope was killed") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield from (future.result() for future in futures)
 
 
 def compare_traces(subject: Subject, release: str, length: int, first: int | None) -> Compared:
