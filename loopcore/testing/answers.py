@@ -22,6 +22,7 @@ SHOWN_CHARACTERS_MAX = 100
 NO_OBJECT = "no JSON object with each key once"
 # What every target is asked first, in either protocol.
 DESCRIBE = b'{"id":1,"op":"describe"}'
+_ID_CHARACTERS_MAX = 17
 # An id in bytes that are nested too deep to be read.
 _ID = re.compile(rb'"id"\s*:\s*(-?[0-9]{1,16})(?![0-9.eE])')
 
@@ -46,13 +47,19 @@ def _single(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
+def _short_integer(digits: str) -> object:
+    return int(digits) if len(digits) <= _ID_CHARACTERS_MAX else digits
+
+
 def _requested_ids(asked: bytes) -> list[object]:
     """Return what may be the id of any bytes that were sent; they may repeat keys on purpose.
 
     What is nested too deep for this reader need not be too deep for the target's.
     """
     try:
-        request = as_object(cast("object", json.loads(asked.decode("utf-8"))))
+        # Python converts no number of thousands of digits; no id has so many.
+        value = cast("object", json.loads(asked.decode("utf-8"), parse_int=_short_integer))
+        request = as_object(value)
     except ValueError:
         return []
     except RecursionError:

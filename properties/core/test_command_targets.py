@@ -151,8 +151,11 @@ def test_an_answer_in_another_encoding_than_utf_8_is_refused(spoken: Speak, enco
     assert caught.value.kind == "answer"
 
 
-def test_an_id_in_a_line_too_deep_for_our_reader_may_be_answered_and_no_other() -> None:
-    asked = b'{"id":7,"op":"evaluate","policy":%b,"steps":[]}' % (b"[" * 5_000 + b"]" * 5_000)
+@pytest.mark.parametrize("policy", [b"[" * 5_000 + b"]" * 5_000, b"9" * 5_000], ids=["deep", "long"])
+def test_an_id_in_a_line_that_is_too_much_for_our_reader_may_be_answered_and_no_other(
+    policy: bytes,
+) -> None:
+    asked = b'{"id":7,"op":"evaluate","policy":%b,"steps":[]}' % policy
     error = {"code": "malformed", "path": "$", "step": None}
     for identity in (7, None):
         answer = json.dumps({"id": identity, "error": error}).encode()

@@ -155,6 +155,8 @@ def _examples() -> tuple[Case, ...]:
         odd.append({**trace, name: deep})
     crowded = [{**as_record(step), _EVIDENCE: _TOO_MANY} for step in list_of(trace["steps"])]
     shouted = [{**as_record(step), "outcome": "SUCCEEDED"} for step in list_of(trace["steps"])]
+    endless = json.dumps({**as_record(trace["policy"]), "max_tool_calls": 0}).encode()
+    endless = endless.replace(b'"max_tool_calls": 0', b'"max_tool_calls": ' + b"9" * _LONG)
     return (
         *odd,
         {**trace, "steps": crowded},
@@ -177,6 +179,7 @@ def _examples() -> tuple[Case, ...]:
         _line(request % (texts[0], b"[" * _DEEP)),
         _line(request % (texts[0], b"[" * _DEEP_FOR_SOME + b"]" * _DEEP_FOR_SOME)),
         _line(request % (texts[0], texts[1][:-9])),
+        _line(request % (endless, texts[1])),
         _line(document(texts[0], texts[1])),
     )
 
