@@ -151,7 +151,9 @@ def test_an_answer_in_another_encoding_than_utf_8_is_refused(spoken: Speak, enco
     assert caught.value.kind == "answer"
 
 
-@pytest.mark.parametrize("policy", [b"[" * 5_000 + b"]" * 5_000, b"9" * 5_000], ids=["deep", "long"])
+@pytest.mark.parametrize(
+    "policy", [b"[" * 5_000 + b"]" * 5_000, b"9" * 5_000], ids=["deep", "long"]
+)
 def test_an_id_in_a_line_that_is_too_much_for_our_reader_may_be_answered_and_no_other(
     policy: bytes,
 ) -> None:
