@@ -114,11 +114,11 @@ def _hunt(job: dict[str, object], path: str) -> None:
         if name in CONTROL_JUDGES:
             from loopcore.mutation.control_judging import CONTROL_PROPERTIES, controllers
 
-            found = [
+            found = (
                 searched(CONTROL_PROPERTIES[name], each, profile) for each in controllers(name)
-            ]
+            )
         else:
-            found = [searched(PROPERTIES[name], MutantTarget(path), profile)]
+            found = (searched(each, MutantTarget(path), profile) for each in (PROPERTIES[name],))
         for column in found:
             _say(msgspec.to_builtins(column))
             if column.killed_by is not None:

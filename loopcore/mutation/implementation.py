@@ -167,11 +167,16 @@ def _is_unexplained(mutant: Mutant, answered: Answered) -> bool:
 
 
 def hunt(
-    mutant: Mutant, judges: Sequence[str], nursery: Nursery | None, *, profile: str = "quick"
+    mutant: Mutant,
+    judges: Sequence[str],
+    nursery: Nursery | None,
+    *,
+    profile: str = "quick",
+    seconds: float = HUNT_SECONDS_MAX,
 ) -> tuple[Record, ...]:
     """Return what the properties among the judges find by searching, up to the first finding.
 
-    Arguments: profile, of `verify`, says how far each property searches.
+    Arguments: profile, of `verify`, says how far each property searches; seconds, how long all may.
     """
     job: Record = {
         "module": mutant.module,
@@ -181,9 +186,9 @@ def hunt(
     }
     if nursery is None:
         with Nursery() as own:
-            lines, _, _ = own.run("hunt", job, HUNT_SECONDS_MAX)
+            lines, _, _ = own.run("hunt", job, seconds)
     else:
-        lines, _, _ = nursery.run("hunt", job, HUNT_SECONDS_MAX)
+        lines, _, _ = nursery.run("hunt", job, seconds)
     return tuple(line for line in lines if "judge" in line)
 
 

@@ -20,6 +20,9 @@ from loopcore.mutation.judging import PROPERTIES
 from loopcore.mutation.mutants import TOTALITY, load_control_mutants, load_mutants
 from loopcore.mutation.nursery import Nursery
 
+# A bound for what hangs; a property that finds nothing may need minutes for each controller.
+SECONDS_MAX = 3600
+
 
 def main() -> int:
     """Write what was not found, and how long the others took; return the exit status."""
@@ -36,7 +39,7 @@ def main() -> int:
                 continue
             began = time.perf_counter()
             judges = PROPERTIES if killer == TOTALITY else [killer]
-            columns = hunt(mutant, list(judges), nursery, profile="default")
+            columns = hunt(mutant, list(judges), nursery, profile="default", seconds=SECONDS_MAX)
             if any(column["killed_by"] for column in columns):
                 spent.append(time.perf_counter() - began)
             else:
