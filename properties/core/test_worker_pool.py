@@ -16,6 +16,7 @@ from loopcore.errors import EnvironmentFault
 from loopcore.worker_pool import worker_pool
 
 FOREVER_SECONDS = 3600
+POLL_SECONDS = 0.01
 
 
 def prepare_farewell(folder: str) -> None:
@@ -36,10 +37,19 @@ def prepare_deafness(signals: int) -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def leave_busy(jobs: int, signals: int) -> None:
+def work_for_ever(mark: Path) -> None:
+    """Say that this worker is at work, and stay so."""
+    mark.touch()
+    time.sleep(FOREVER_SECONDS)
+
+
+def leave_busy(folder: Path, jobs: int, signals: int) -> None:
     """Leave the block of workers, which miss so many signals, while one is at work."""
+    mark = folder / "at work"
     with suppress(KeyError), worker_pool(jobs, partial(prepare_deafness, signals)) as pool:
-        pool.submit(time.sleep, FOREVER_SECONDS)
+        pool.submit(work_for_ever, mark)
+        while not mark.exists():
+            time.sleep(POLL_SECONDS)
         raise KeyError
 
 
@@ -61,14 +71,16 @@ def test_workers_that_have_done_their_work_leave_in_order(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("signals", [0, 1, 3])
-def test_a_busy_worker_that_misses_signals_is_ended_all_the_same(signals: int) -> None:
-    leave_busy(2, signals)
+def test_a_busy_worker_that_misses_signals_is_ended_all_the_same(
+    tmp_path: Path, signals: int
+) -> None:
+    leave_busy(tmp_path, 2, signals)
     assert not multiprocessing.active_children()
 
 
 @pytest.mark.slow
-def test_a_worker_that_no_signal_ends_is_killed() -> None:
-    leave_busy(1, FOREVER_SECONDS)
+def test_a_worker_that_no_signal_ends_is_killed(tmp_path: Path) -> None:
+    leave_busy(tmp_path, 1, FOREVER_SECONDS)
     assert not multiprocessing.active_children()
 
 
