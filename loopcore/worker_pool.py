@@ -4,24 +4,29 @@ Theory of operation: workers are spawned, which every platform can and which cop
 the parent holds. They ignore the interrupt of a terminal, which is the parent's to answer. When the
 block is left in order they are asked to leave; otherwise, and where one does not go, a signal ends
 them, which is sent until they are gone: a worker that gets it just before it waits for a lock runs
-no handler for it, and whoever held that lock may have been ended before.
+no handler for it, and whoever held that lock may have been ended before. A worker whose parent has
+gone ends itself, and each ends its own children first, since nobody would end them any more.
 
 Source: Python issue tracker, gh-94777 and gh-105829 (pools whose workers are ended).
 """
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from types import FrameType
 
 from loopcore.errors import EnvironmentFault
+from loopcore.process import end_children
 
 # How long workers that are asked to leave may take for it together.
 _LEAVE_SECONDS = 0.5
@@ -29,6 +34,7 @@ _LEAVE_SECONDS = 0.5
 _AGAIN_SECONDS = 0.1
 # After so many signals comes one that cannot be handled.
 _SIGNALS_MAX = 50
+_ENDED_STATUS = 1
 
 
 @contextmanager
@@ -77,8 +83,31 @@ def _prepare(prepare: Callable[[], None] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a worker starts must not inherit that interrupts are held back.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    atexit.register(end_children)
+    signal.signal(signal.SIGTERM, _end_by_signal)
+    threading.Thread(target=_watch_parent, daemon=True).start()
     if prepare is not None:
         prepare()
+
+
+def _watch_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        _leave_at_once()
+
+
+def _end_by_signal(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    _leave_at_once()
+
+
+def _leave_at_once() -> None:
+    """End what this worker has started, then this worker, whatever it is doing."""
+    try:
+        end_children()
+    finally:
+        os._exit(_ENDED_STATUS)
 
 
 def _end(workers: set[BaseProcess], *, in_order: bool) -> None:

@@ -1,35 +1,25 @@
 """Properties on several cores: one process a worker, each with a target of its own.
 
 Theory of operation: a worker opens the target from its specification and finds properties in the
-catalogue by their ids, so nothing but names and outcomes crosses the border. A worker ends its
-target before it ends itself, whether in order, by a signal, or since its parent has gone.
+catalogue by their ids, so nothing but names and outcomes crosses the border.
 
 Choices: processes, not threads, since drawing cases keeps Python's lock busy.
 """
 
 from __future__ import annotations
 
-import atexit
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from functools import partial
-from types import FrameType
 from typing import TypeAlias
 
 from loopcore.errors import LoopcoreError
-from loopcore.process import end_children
 from loopcore.suite import TargetSpec
 from loopcore.testing.contract import Invariant, T
 from loopcore.testing.examining import Outcome, examine
 from loopcore.testing.kinds import CONTROLLERS, EVALUATORS, Kind
 from loopcore.testing.profiles import Profile
 from loopcore.worker_pool import worker_pool
-
-_ENDED_STATUS = 1
 
 # What holds the target of this worker to a property by its id.
 _Examine: TypeAlias = "Callable[[str, Profile, int], Outcome]"
@@ -64,10 +54,7 @@ def examine_in_workers(
 
 
 def _prepare(spec: TargetSpec) -> None:
-    """Make this worker ready: what it does at its end, its watch over the parent, its target."""
-    atexit.register(end_children)
-    signal.signal(signal.SIGTERM, _end)
-    threading.Thread(target=_watch_parent, daemon=True).start()
+    """Open this worker's target."""
     if spec.kind == CONTROLLERS.name:
         _opened.append(_examiner(CONTROLLERS, spec))
     else:
@@ -84,24 +71,3 @@ def _examine(property_id: str, profile: Profile, seed: int) -> Outcome:
         return _opened[0](property_id, profile, seed)
     except LoopcoreError as error:
         return Outcome(property_id=property_id, verdict="unknown", reason=str(error))
-
-
-def _watch_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        _close()
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    """End the target, then this process, whatever it is doing."""
-    del number, frame
-    _close()
-
-
-def _close() -> None:
-    # A check may have opened processes besides the target, which nobody would close any more.
-    try:
-        end_children()
-    finally:
-        os._exit(_ENDED_STATUS)

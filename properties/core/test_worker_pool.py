@@ -4,6 +4,8 @@ import atexit
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -88,6 +90,31 @@ def test_a_worker_that_is_killed_from_outside_is_a_fault_of_the_environment() ->
     with pytest.raises(EnvironmentFault, match="ended from outside"):
         kill_workers(2)
     assert not multiprocessing.active_children()
+
+
+PARENT = """
+import multiprocessing, os, signal, sys, time
+from loopcore.worker_pool import worker_pool
+if __name__ == "__main__":
+    with worker_pool(2) as pool:
+        pool.submit(time.sleep, 3600)
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_whose_parent_is_killed_end_themselves(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(PARENT, encoding="utf-8")
+    # Both pipes are the workers' too, so they are at their end when no worker is left.
+    done = subprocess.run(
+        [sys.executable, "parent.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, len(done.stdout.split())) == (-signal.SIGKILL, 2)
 
 
 def test_an_interrupt_of_the_terminal_reaches_no_worker() -> None:
