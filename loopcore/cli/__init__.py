@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
 from loopcore import __version__
-from loopcore.cli.interrupts import forget_interrupt, lasting_interrupts
+from loopcore.cli.interrupts import lasting_interrupts
 from loopcore.cli.streams import noted_output, take_closed
 from loopcore.errors import EnvironmentFault, InputError, LoopcoreError, UsageError
 
@@ -74,7 +74,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             complain("interrupted")
             status = EXIT_INTERRUPTED
-    forget_interrupt()
     failure = None if output is None else output.failure
     if failure is None or isinstance(failure, BrokenPipeError):
         # A reader who has gone away knows that it stopped; what it read were complete lines.

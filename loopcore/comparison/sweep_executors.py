@@ -1,9 +1,9 @@
 """Where chunks are computed: in this process, in worker processes, or on a cluster.
 
 Theory of operation: a sweep asks for nothing but `concurrent.futures.Executor`. Worker processes
-use one thread each for linear algebra, as there is a process a core. A cluster
-that already exists is named by the address of its scheduler; dask's executor runs a lost worker's
-chunks again on the others.
+use one thread each for linear algebra, as there is a process a core. A cluster that already exists
+is named by the address of its scheduler; dask's executor runs a lost worker's chunks again on the
+others.
 
 Source: spec control, section 6; distributed, `Client.get_executor`.
 """

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from collections.abc import Iterator
 from typing import cast
 
 from loopcore.mutation.planting import PlantingError, check_planted, plant
@@ -105,7 +106,7 @@ def _hunt(job: dict[str, object], path: str) -> None:
     """Say what each property finds by a search of its own, up to the first finding."""
     import msgspec
 
-    from loopcore.mutation.judging import CONTROL_JUDGES, PROPERTIES, MutantTarget, searched
+    from loopcore.mutation.judging import CONTROL_JUDGES, PROPERTIES, Column, MutantTarget, searched
     from loopcore.testing.profiles import PROFILES
 
     _check(job)
@@ -114,11 +115,11 @@ def _hunt(job: dict[str, object], path: str) -> None:
         if name in CONTROL_JUDGES:
             from loopcore.mutation.control_judging import CONTROL_PROPERTIES, controllers
 
-            found = (
+            found: Iterator[Column] = (
                 searched(CONTROL_PROPERTIES[name], each, profile) for each in controllers(name)
             )
         else:
-            found = (searched(each, MutantTarget(path), profile) for each in (PROPERTIES[name],))
+            found = iter([searched(PROPERTIES[name], MutantTarget(path), profile)])
         for column in found:
             _say(msgspec.to_builtins(column))
             if column.killed_by is not None:

@@ -22,6 +22,7 @@ SHOWN_CHARACTERS_MAX = 100
 NO_OBJECT = "no JSON object with each key once"
 # What every target is asked first, in either protocol.
 DESCRIBE = b'{"id":1,"op":"describe"}'
+# No id of the wire is longer, its sign included.
 _ID_CHARACTERS_MAX = 17
 # An id in bytes that are nested too deep to be read.
 _ID = re.compile(rb'"id"\s*:\s*(-?[0-9]{1,16})(?![0-9.eE])')

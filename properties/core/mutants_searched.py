@@ -27,8 +27,7 @@ SECONDS_MAX = 3600
 def main() -> int:
     """Write what was not found, and how long the others took; return the exit status."""
     spent: list[float] = []
-    missed: list[str] = []
-    apart = 0
+    missed = apart = 0
     mutants = [each for each in (*load_mutants(), *load_control_mutants()) if not each.equivalent]
     with Nursery() as nursery:
         for mutant in mutants:
@@ -43,11 +42,11 @@ def main() -> int:
             if any(column["killed_by"] for column in columns):
                 spent.append(time.perf_counter() - began)
             else:
-                missed.append(f"{mutant.id} ({killer})")
-                sys.stdout.write(f"not found: {missed[-1]}\n")
+                missed += 1
+                sys.stdout.write(f"not found: {mutant.id} ({killer})\n")
                 sys.stdout.flush()
     sys.stdout.write(
-        f"{len(spent)} of {len(spent) + len(missed)} hand-written mutants found by the property"
+        f"{len(spent)} of {len(spent) + missed} hand-written mutants found by the property"
         f" that they name, default profile: median {statistics.median(spent):.2f} s,"
         f" worst {max(spent):.1f} s; {apart} out of its reach\n"
     )
